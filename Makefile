@@ -47,7 +47,7 @@ sim: ## Simulate with seeds that were never played before (PKG, RUN=SimQueue FOR
 	go test -timeout 0 -run '$(RUN)' $(PKG) -sim.for=$(FOR)
 
 .PHONY: fuzz
-fuzz: ## Fuzz one target (PKG=./recipestest/embedded RUN=FuzzTree FOR=10m)
+fuzz: ## Fuzz one target (PKG=./recipestest/embedded RUN=FuzzRequest FOR=10m)
 	go test -run '^$$' -fuzz '^$(RUN)$$' -fuzztime $(FOR) $(PKG)
 
 .PHONY: bench

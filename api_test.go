@@ -2,29 +2,71 @@ package zkrecipes_test
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"go/ast"
 	"go/doc"
 	"go/format"
 	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/group"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/once"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
 var record = flag.Bool("record", false, "record the exported API in directory api")
+
+type (
+	// held is what every acquired value has.
+	held interface {
+		Done() <-chan struct{}
+		Err() error
+		Context(parent context.Context) (context.Context, context.CancelFunc)
+		Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error)
+	}
+	// fenced is an acquired value with one node.
+	fenced interface {
+		held
+		Token() int64
+		Check() *zk.CheckVersionRequest
+	}
+	// node is an acquired value whose node has a name.
+	node interface {
+		fenced
+		Node() string
+	}
+)
+
+var (
+	_ held   = (*lock.Leases)(nil)
+	_ fenced = (*queue.Item)(nil)
+	_        = []node{
+		(*lock.Lease)(nil), (*rwlock.Lease)(nil), (*semaphore.Permit)(nil), (*election.Term)(nil),
+		(*group.Assignment)(nil), (*once.Run)(nil), (*doublebarrier.Entry)(nil),
+	}
+)
 
 // A change of the exported API shows in a diff of directory api, so none happens unnoticed.
 func TestExportedAPIIsAsRecorded(t *testing.T) {
 	recorded, err := filepath.Glob("api/*.txt")
 	require.NoError(t, err)
+	// Remove the files of packages that are gone, too.
 	if *record {
 		for _, file := range recorded {
 			require.NoError(t, os.Remove(file))
@@ -45,6 +87,7 @@ func TestExportedAPIIsAsRecorded(t *testing.T) {
 		require.NoError(t, err, "make api records it")
 		assert.Equal(t, string(text), api, "the API of %s has changed: make api records it, CHANGELOG.md names what breaks programs", path)
 	}
+	// A file without a package is as wrong as a package without a file.
 	if !*record {
 		assert.ElementsMatch(t, recorded, files, "make api drops what is gone")
 	}
@@ -82,64 +125,32 @@ func publicDirs(t *testing.T) map[string]string {
 // exportedAPI returns the exported declarations of a package, without comments and bodies.
 func exportedAPI(t *testing.T, dir string) string {
 	t.Helper()
-	fset := token.NewFileSet()
-	sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	require.NoError(t, err)
-	var files []*ast.File
-	for _, source := range sources {
-		if !strings.HasSuffix(source, "_test.go") {
-			file, err := parser.ParseFile(fset, source, nil, parser.ParseComments)
-			require.NoError(t, err)
-			files = append(files, file)
-		}
-	}
-	p, err := doc.NewFromFiles(fset, files, dir)
-	require.NoError(t, err)
+	p, _, fset := parse(t, dir, dir, parser.SkipObjectResolution) // without comments
 
 	var b bytes.Buffer
 	write := func(d ast.Decl) {
-		ast.Inspect(d, withoutComments)
 		require.NoError(t, format.Node(&b, fset, d))
 		b.WriteString("\n")
 	}
-	values := func(all ...[]*doc.Value) {
-		for _, values := range all {
-			for _, v := range values {
-				write(v.Decl)
-			}
+	values := func(all []*doc.Value) {
+		for _, v := range all {
+			write(v.Decl)
 		}
 	}
-	functions := func(all ...[]*doc.Func) {
-		for _, functions := range all {
-			for _, f := range functions {
-				write(f.Decl)
-			}
+	functions := func(all []*doc.Func) {
+		for _, f := range all {
+			write(f.Decl)
 		}
 	}
 
-	values(p.Consts, p.Vars)
+	// In the order of the page: constants, variables, functions, and then each type with its own.
+	values(slices.Concat(p.Consts, p.Vars))
 	functions(p.Funcs)
 	for _, typ := range p.Types {
 		b.WriteString("\n")
 		write(typ.Decl)
-		values(typ.Consts, typ.Vars)
-		functions(typ.Funcs, typ.Methods)
+		values(slices.Concat(typ.Consts, typ.Vars))
+		functions(slices.Concat(typ.Funcs, typ.Methods))
 	}
 	return b.String()
-}
-
-func withoutComments(n ast.Node) bool {
-	switch n := n.(type) {
-	case *ast.GenDecl:
-		n.Doc = nil
-	case *ast.FuncDecl:
-		n.Doc, n.Body = nil, nil
-	case *ast.ValueSpec:
-		n.Doc, n.Comment = nil, nil
-	case *ast.TypeSpec:
-		n.Doc, n.Comment = nil, nil
-	case *ast.Field:
-		n.Doc, n.Comment = nil, nil
-	}
-	return true
 }

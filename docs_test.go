@@ -70,6 +70,7 @@ func TestGoSnippetsCompile(t *testing.T) {
 			position := fmt.Sprintf("//line %s:%d\n", doc, line)
 			pkg, file := fmt.Sprintf("%s-%d", plain(doc), line), fmt.Sprintf("line%d.go", line)
 			kind := libraries
+			// What kind of snippet is it: declarations, tests, a program, or files of a package?
 			switch match := clause.FindStringSubmatch(code); {
 			case match == nil:
 				position = "package snippet\n" + imports(code, importPaths) + position
@@ -102,6 +103,7 @@ func TestGoSnippetsCompile(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
+	// One build for each kind, because each start of the go command takes long.
 	build(libraries, "build")
 	build(programs, "build", "-o", built)
 	build(tested, "test", "-c", "-vet=off", "-o", built)
@@ -123,6 +125,7 @@ func TestGoSnippetsCompile(t *testing.T) {
 			require.Contains(t, string(out), program.says)
 		}
 
+		// Without arguments, the program says how to call it.
 		out, err := exec.CommandContext(t.Context(), found[1]).CombinedOutput()
 		require.Error(t, err)
 		require.Contains(t, string(out), "usage: ")
@@ -315,14 +318,11 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 // Tests that stand in backticks, such as those of SECURITY.md, have to exist.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	defined := make(map[string]bool)
-	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, "_test.go") {
-			for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(read(t, path), -1) {
-				defined[match[1]] = true
-			}
+	for _, path := range files(t, "_test.go") {
+		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(read(t, path), -1) {
+			defined[match[1]] = true
 		}
-		return err
-	}))
+	}
 
 	for _, doc := range documents(t) {
 		for _, match := range regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(read(t, doc), -1) {
@@ -412,14 +412,17 @@ func declare(d ast.Decl, declared, members map[string]bool) {
 }
 
 // documents returns the paths of all Markdown files.
-func documents(t *testing.T) []string {
+func documents(t *testing.T) []string { return files(t, ".md") }
+
+// files returns the paths of all files whose names end with suffix, but not of those in hidden
+// directories.
+func files(t *testing.T, suffix string) (found []string) {
 	t.Helper()
-	var found []string
 	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && len(path) > 1 && strings.HasPrefix(entry.Name(), ".") {
 			return fs.SkipDir
 		}
-		if filepath.Ext(path) == ".md" {
+		if strings.HasSuffix(path, suffix) {
 			found = append(found, filepath.ToSlash(path))
 		}
 		return err

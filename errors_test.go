@@ -36,6 +36,7 @@ func TestErrorsAndWarningsAreExplained(t *testing.T) {
 			return err
 		}
 
+		// Errors that users can match are declared at the top of packages that they can import.
 		for _, d := range file.Decls {
 			declared := make(map[string]bool)
 			declare(d, declared, make(map[string]bool))
@@ -46,6 +47,7 @@ func TestErrorsAndWarningsAreExplained(t *testing.T) {
 				}
 			}
 		}
+		// Warnings are string literals, so the page can quote them.
 		ast.Inspect(file, func(n ast.Node) bool {
 			if message := warning(n); message != "" {
 				warnings++
@@ -55,6 +57,7 @@ func TestErrorsAndWarningsAreExplained(t *testing.T) {
 		})
 		return nil
 	}))
+	// If the search broke, it would find too few.
 	assert.Greater(t, errs, 25)
 	assert.Greater(t, warnings, 25)
 }

@@ -8,7 +8,6 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -41,6 +40,7 @@ func TestEveryTypeAndOptionHasAnExample(t *testing.T) {
 		options.WriteString(p.text())
 	}
 
+	// An example shows a type if it names it, or calls a function with such a type.
 	for _, p := range packages {
 		text := p.text()
 		called := p.signatures(func(f *doc.Func) bool { return regexp.MustCompile(`\b` + f.Name + `\(`).MatchString(text) })
@@ -80,7 +80,7 @@ type example struct{ name, text string } // no text if it cannot be shown with i
 
 // recipe reports whether a program uses the package with a client.
 func (p publicPackage) recipe() bool {
-	return !strings.Contains(p.doc.ImportPath, "/recipestest") && p.doc.Name != "protocol"
+	return !strings.HasPrefix(p.doc.ImportPath, "recipestest") && p.doc.Name != "protocol"
 }
 
 func (p publicPackage) text() string {
@@ -101,6 +101,7 @@ func (p publicPackage) signatures(chosen func(*doc.Func) bool) string {
 		}
 	}
 
+	// Names alone don't say which type's method is called, so only unique names count.
 	var b strings.Builder
 	for _, f := range all {
 		if !chosen(f) {
@@ -114,57 +115,52 @@ func (p publicPackage) signatures(chosen func(*doc.Func) bool) string {
 	return b.String()
 }
 
-// publicPackages returns the packages for users.
+// publicPackages returns the packages of this module and of recipestest/ensemble, with their
+// examples.
 func publicPackages(t *testing.T) (packages []publicPackage) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.ImportPath}} {{.Dir}}", "./...", "./recipestest/ensemble").Output()
-	require.NoError(t, err)
-
-	for line := range strings.Lines(string(out)) {
-		fields := strings.SplitN(strings.TrimSpace(line), " ", 3) // the directory may have spaces
-		name, path, dir := fields[0], fields[1], fields[2]
-		if name == "main" || name == "zkrecipes" || strings.Contains(path, "/internal/") {
+	for path, dir := range publicDirs(t) {
+		if path == "otel" {
 			continue
 		}
-		packages = append(packages, parse(t, path, dir))
+		p, tests, fset := parse(t, path, dir, parser.ParseComments)
+		var examples []example
+		// doc.Examples gives a whole program, or a whole file, or neither.
+		for _, e := range doc.Examples(tests...) {
+			var code ast.Node
+			if e.Play != nil {
+				code = e.Play
+			} else if file, ok := e.Code.(*ast.File); ok {
+				code = file
+			}
+			var text bytes.Buffer
+			if code != nil {
+				require.NoError(t, format.Node(&text, fset, code))
+			}
+			examples = append(examples, example{e.Name, text.String()})
+		}
+		packages = append(packages, publicPackage{p, examples})
 	}
-	require.NotEmpty(t, packages)
 	return packages
 }
 
-func parse(t *testing.T, path, dir string) publicPackage {
+// parse returns what go doc knows about the package in dir, and the package's tests.
+func parse(t *testing.T, path, dir string, mode parser.Mode) (p *doc.Package, tests []*ast.File, fset *token.FileSet) {
 	t.Helper()
 	sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	require.NoError(t, err)
-	fset := token.NewFileSet()
+	fset = token.NewFileSet()
 	var files []*ast.File
-	var tests []*ast.File
 	for _, source := range sources {
-		file, err := parser.ParseFile(fset, source, nil, parser.ParseComments)
+		file, err := parser.ParseFile(fset, source, nil, mode)
 		require.NoError(t, err)
-		switch {
-		case strings.HasSuffix(source, "_test.go"):
+		if strings.HasSuffix(source, "_test.go") {
 			tests = append(tests, file)
-		default:
+		} else {
 			files = append(files, file)
 		}
 	}
-
-	p := publicPackage{}
-	for _, e := range doc.Examples(tests...) {
-		var code ast.Node
-		if e.Play != nil {
-			code = e.Play
-		} else if file, ok := e.Code.(*ast.File); ok {
-			code = file
-		}
-		var text bytes.Buffer
-		if code != nil {
-			require.NoError(t, format.Node(&text, fset, code))
-		}
-		p.examples = append(p.examples, example{e.Name, text.String()})
-	}
-	p.doc, err = doc.NewFromFiles(fset, files, path)
+	p, err = doc.NewFromFiles(fset, files, path)
 	require.NoError(t, err)
-	return p
+	return p, tests, fset
 }

@@ -2,7 +2,6 @@ package zkrecipes_test
 
 import (
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -47,6 +46,7 @@ func TestLicencesAreListed(t *testing.T) {
 		require.NoError(t, os.WriteFile("NOTICE.md", []byte(licencesHead+b.String()), 0o644))
 	}
 
+	// The page, the go.mod files and the module cache must agree.
 	page := read(t, "NOTICE.md")
 	require.True(t, strings.HasPrefix(page, licencesHead), "make api writes NOTICE.md")
 	listed := make(map[string]string)
@@ -66,7 +66,8 @@ func TestLicencesAreListed(t *testing.T) {
 	}
 }
 
-// go.work replaces the version that is required here. A release requires another one, in all modules.
+// go.work replaces the version that is required here. A release requires another version in all
+// modules.
 func TestModulesRequireOneVersionOfEachOther(t *testing.T) {
 	versions := make(map[string]bool)
 	for _, module := range []string{"bench", "cmd/zkr", "otel", "recipestest/ensemble"} {
@@ -81,13 +82,7 @@ func requirements(t *testing.T) map[string]*requirement {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^(?:require )?\t?(\S+\.\S+/\S+|\S+\.\S+) (v\S+)`)
 	required := make(map[string]*requirement)
-	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if entry.IsDir() && (entry.Name() == "testdata" || len(path) > 1 && strings.HasPrefix(entry.Name(), ".")) {
-			return fs.SkipDir
-		}
-		if entry.Name() != "go.mod" {
-			return err
-		}
+	for _, path := range files(t, "go.mod") {
 		for _, match := range line.FindAllStringSubmatch(read(t, path), -1) {
 			if strings.HasPrefix(match[1], "github.com/zkrecipes/") {
 				continue
@@ -97,13 +92,12 @@ func requirements(t *testing.T) map[string]*requirement {
 				r = &requirement{}
 				required[match[1]] = r
 			}
-			r.by = append(r.by, filepath.ToSlash(path))
+			r.by = append(r.by, path)
 			if !slices.Contains(r.versions, match[2]) {
 				r.versions = append(r.versions, match[2])
 			}
 		}
-		return err
-	}))
+	}
 	require.NotEmpty(t, required)
 	return required
 }
@@ -118,6 +112,7 @@ func licenceOf(t *testing.T, path, version string, download bool) string {
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
 	require.NoError(t, err)
+	// The module cache escapes capitals in paths.
 	escaped := regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(path, func(s string) string { return "!" + strings.ToLower(s) })
 	dir := filepath.Join(strings.TrimSpace(string(out)), filepath.FromSlash(escaped)+"@"+version)
 
@@ -135,13 +130,14 @@ func licenceOf(t *testing.T, path, version string, download bool) string {
 		}
 	}
 	maps.DeleteFunc(found, func(_ string, ok bool) bool { return !ok })
+	// The text of BSD-3-Clause contains the text of BSD-2-Clause.
 	if found["BSD-3-Clause"] {
 		delete(found, "BSD-2-Clause")
 	}
 	return strings.Join(slices.Sorted(maps.Keys(found)), " and ")
 }
 
-// phrases has words of licences that no other one has, but for the clause that BSD-3-Clause adds.
+// phrases has words that only one licence has (but BSD-3-Clause also has those of BSD-2-Clause).
 var phrases = map[string]string{
 	"Apache License Version 2.0":                    "Apache-2.0",
 	`Apache License, Version 2.0 (the "License")`:   "Apache-2.0",

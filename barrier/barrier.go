@@ -66,11 +66,11 @@ func New(c *protocol.Client, path string, opts ...Option) *Barrier {
 // Set sets the barrier. If the barrier is set already, it gets the new data and otherwise stays as
 // it is. A removal that began earlier and has not happened yet no longer has an effect.
 //
-// When Set returns nil, the barrier falls only with the client's present session (or with no
-// session, without [WithEphemeral]). So if Set finds another session's ephemeral barrier, it waits
-// until that barrier is gone and then sets its own. A process that was started again waits for its
-// former session to expire in this way. Callers of [Barrier.Wait] return when the old barrier
-// falls.
+// When Set returns nil, the barrier falls only with the client's present session (without
+// [WithEphemeral] it falls with no session). So if Set finds another session's ephemeral barrier,
+// it waits until that barrier is gone and then sets its own. A process that was started again waits
+// for its former session to expire in this way. Callers of [Barrier.Wait] return when the old
+// barrier falls.
 //
 // If the old barrier is still there after two session timeouts, its setter must be alive and Set
 // returns an error that wraps [ErrEphemeral]. Set returns that error at once if the barrier falls
@@ -78,8 +78,8 @@ func New(c *protocol.Client, path string, opts ...Option) *Barrier {
 //
 // Otherwise Set blocks until the server has answered. If a session is lost, it goes on in the next
 // session. If ctx ends first, Set returns an error that wraps ctx's, and the barrier may be set now
-// or later. Other errors wrap [protocol.ErrClosed], [protocol.ErrTooLarge] or [zk.ErrInvalidPath],
-// or are the server's own, such as [zk.ErrNoAuth].
+// or later. Other errors wrap [protocol.ErrClosed], [protocol.ErrTooLarge] or [zk.ErrInvalidPath]
+// or are the server's own (such as [zk.ErrNoAuth]).
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
@@ -172,7 +172,7 @@ func (b *Barrier) awaitFall(ctx context.Context, s *recipe.Session, other *zk.St
 // lost, Wait goes on in the next session.
 //
 // If ctx ends first, Wait returns an error that wraps ctx's. Other errors wrap [protocol.ErrClosed]
-// or [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
+// or [zk.ErrInvalidPath] or are the server's own (such as [zk.ErrNoAuth]).
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth

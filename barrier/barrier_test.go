@@ -12,7 +12,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/barrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -105,8 +104,7 @@ func lateRemoval(t *testing.T, opts []barrier.Option, only bool, after int, slow
 	}
 	stop := link.At(after+1, func() { link.Delay(slow) })
 	defer stop()
-	ctx, cancel := context.WithTimeout(t.Context(), slow/4)
-	defer cancel()
+	ctx := suite.Within(t, slow/4)
 
 	if late.Remove(ctx) == nil {
 		return
@@ -119,26 +117,6 @@ func lateRemoval(t *testing.T, opts []barrier.Option, only bool, after int, slow
 	time.Sleep(10 * slow)
 	requireSet(t, b)
 	require.NoError(t, b.Remove(t.Context()))
-}
-
-// An operator deletes the marker of a removal, and leaves the barrier.
-func TestRemovalWhoseMarkerIsDeleted(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link, operator := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
-		gate := &suite.Gate{Op: recipestest.OpMulti}
-		b := barrier.New(link.Client(t, gate.Option(link)), path)
-		require.NoError(t, b.Set(t.Context()))
-		gate.Shut()
-		removed := suite.Later(func() error { return b.Remove(t.Context()) })
-		synctest.Wait()
-
-		markers := suite.Children(t, operator, path)
-		require.Len(t, markers, 1)
-		require.NoError(t, suite.Session(t, operator).Delete(t.Context(), path+"/"+markers[0], -1))
-		gate.Open()
-		require.NoError(t, suite.Wait(t, removed))
-		require.False(t, suite.Exists(t, operator, path))
-	})
 }
 
 // A setter's machine is cut off, and its process is started again: with another client, or with the
@@ -169,8 +147,7 @@ func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
 			require.NoError(t, barrier.New(c, path, barrier.WithEphemeral()).Set(t.Context()))
 			require.NoError(t, <-waited, "the old one has fallen")
 
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			defer cancel()
+			ctx := suite.Within(t, time.Hour)
 			require.ErrorIs(t, other.Wait(ctx), context.DeadlineExceeded)
 			link.Heal()
 			require.NoError(t, other.Remove(t.Context()))
@@ -213,8 +190,7 @@ func TestLateRemovalDoesNotHitTheBarrierThatARepeatedSetHasSet(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		link, other := srv.Link(t), srv.Client(t)
-		_, err := suite.Session(t, other).EnsurePath(t.Context(), root)
-		require.NoError(t, err)
+		suite.Ensure(t, suite.Session(t, other), root)
 		b := barrier.New(link.Client(t), root+"/b", barrier.WithEphemeral())
 		link.StallReplies()
 		set := suite.Later(func() error { return b.Set(t.Context()) })
@@ -232,7 +208,7 @@ func TestLateRemovalDoesNotHitTheBarrierThatARepeatedSetHasSet(t *testing.T) {
 		link.Heal()
 		require.NoError(t, suite.Wait(t, set))
 
-		_, err = suite.Session(t, other).Conn().Multi(late...)
+		_, err := suite.Session(t, other).Conn().Multi(late...)
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		requireSet(t, b)
 		require.NoError(t, b.Remove(t.Context()))
@@ -262,17 +238,5 @@ func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
 		require.NoError(t, suite.Wait(t, removed))
 		require.Equal(t, 2, link.Count(recipestest.OpConnect), "the answer was lost")
 		require.NoError(t, conn.Delete(path, -1), "it is still there")
-	})
-}
-
-// A barrier that is removed between the two requests of Set is set again.
-func TestBarrierThatVanishesDuringSetIsSet(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link, path := srv.Link(t), srv.Root(t)+"/barrier"
-		b := barrier.New(link.Client(t), path)
-		require.NoError(t, b.Set(t.Context()))
-		link.Fail(recipestest.OpSetData, "", int32(zkwire.CodeNoNode), 1)
-		require.NoError(t, b.Set(t.Context()))
-		requireSet(t, b)
 	})
 }

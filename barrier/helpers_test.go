@@ -19,8 +19,7 @@ type group = suite.Group
 // requireSet demands that a short Wait times out.
 func requireSet(t *testing.T, b *barrier.Barrier, why ...any) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+	ctx := suite.Within(t, 100*time.Millisecond)
 	require.ErrorIs(t, b.Wait(ctx), context.DeadlineExceeded, why...)
 }
 

@@ -19,8 +19,8 @@ import (
 // Remove blocks until the server has answered. If a session is lost, it goes on in the next
 // session. If ctx ends first, Remove returns an error that wraps ctx's. Then this barrier may be
 // removed now or later, but never a barrier that is set meanwhile. Other errors wrap
-// [protocol.ErrClosed] or [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNotEmpty] if
-// the barrier's node has children that are not of this package.
+// [protocol.ErrClosed] or [zk.ErrInvalidPath] or are the server's own (such as [zk.ErrNotEmpty] if
+// the barrier's node has children that are not of this package).
 //
 // A late request recognises a barrier that was set meanwhile. If [Barrier.Set] found the old
 // barrier, the node's version has changed. Otherwise a second node is missing, and its name is

@@ -2,33 +2,27 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 )
 
-// TestEverythingRuns runs the whole program, small, on the embedded server, and needs nothing but
-// Go. The figures do not matter.
+// TestEverythingRuns runs the whole program on the embedded server, with so little time for each
+// contestant that the figures mean nothing. It needs only Go.
 func TestEverythingRuns(t *testing.T) {
 	var out bytes.Buffer
-	plots := t.TempDir()
-	o := options{embedded: true, alone: true, run: regexp.MustCompile(""), time: 20 * time.Millisecond, svg: plots}
+	o := options{embedded: true, alone: true, run: regexp.MustCompile(""), time: 20 * time.Millisecond}
 	if err := bench(t.Context(), &out, o); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 
 	t.Log(out.String())
 
+	// Every chapter must have measured something, because a chapter without rows prints nothing.
 	for _, c := range chapters {
 		if !strings.Contains(out.String(), c.title) {
 			t.Errorf("no table of %s", c.name)
-		}
-		svg, err := os.ReadFile(filepath.Join(plots, c.name+".svg"))
-		if err != nil || !bytes.HasSuffix(svg, []byte("</svg>\n")) {
-			t.Errorf("no plot of %s: %v", c.name, err)
 		}
 	}
 }

@@ -7,36 +7,26 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/internal/must"
 )
 
 var doubleBarrierChapter = chapter{"doublebarrier", "A double barrier, each member in a session of its own", func(e *env) []work {
 	var all []work
 	for _, members := range []int{4, 16, max(e.few(64), 32), e.few(200)} {
-		w := work{
+		all = append(all, work{
 			name: fmt.Sprintf("doublebarrier/%d", members), title: fmt.Sprintf("%d members enter and leave", members), unit: "member",
-			enter: func(ctx context.Context, e *env) ([]*contestant, error) { return enterAndLeave(ctx, e, members) },
-		}
-		if members == 16 {
-			w.goals = []goal{timesThe("Curator", 2)}
-		}
-		all = append(all, w)
+			enter: func(ctx context.Context, e *env) []*contestant { return enterAndLeave(ctx, e, members) },
+		})
 	}
 	return all
 }}
 
-// enterAndLeave leaves kazoo out: its first leaver opens the gate to the next round, and a slow
-// member can then wait for ever.
-func enterAndLeave(ctx context.Context, e *env, members int) ([]*contestant, error) {
-	path, err := e.newPath()
-	if err != nil {
-		return nil, err
-	}
-
+// enterAndLeave leaves kazoo out: its first leaver opens the gate to the next round. A slow member
+// can then wait for ever.
+func enterAndLeave(ctx context.Context, e *env, members int) []*contestant {
+	path := must.Get(e.newPath())
 	t := new(traffic)
-	clients, err := e.clients(ctx, t, members)
-	if err != nil {
-		return nil, err
-	}
+	clients := e.clients(ctx, t, members)
 
 	all := []*contestant{{name: ours, traffic: t, run: oneRound(members, func(ctx context.Context, i int) error {
 		entry, err := doublebarrier.New(clients[i], path+"/"+ours, members).Enter(ctx)
@@ -46,28 +36,29 @@ func enterAndLeave(ctx context.Context, e *env, members int) ([]*contestant, err
 		return entry.Leave(ctx)
 	})}}
 
-	return append(all, e.peersWith("doublebarrier", func(p *peer) func(context.Context, *meter) error {
-		return func(ctx context.Context, m *meter) error {
-			return e.onNewPath(func(dir string) error {
-				const paths = 64
-				var ops []any
-				for i := range paths {
-					ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/%d", dir, i), Acl: acl})
-				}
-				if _, err := e.admin.Multi(ops...); err != nil {
-					return err
-				}
-				return p.measured(ctx, m, "doublebarrier", dir, members, m.slice.Milliseconds(), paths)
-			})
+	return append(all, e.peersWith("doublebarrier", func(ctx context.Context, m *meter, p *peer, dir string) error {
+		// A peer repeats the barrier by itself, so it cannot ask us for a new path each time. It
+		// uses these in turn.
+		const paths = 64
+		var ops []any
+		for i := range paths {
+			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/%d", dir, i), Acl: acl})
 		}
-	})...), nil
+		if _, err := e.admin.Multi(ops...); err != nil {
+			return err
+		}
+		return p.measured(ctx, m, "doublebarrier", dir, members, m.slice.Milliseconds(), paths)
+	})...)
 }
 
-// oneRound makes all members do something, and again once all have done it, until time is up.
+// oneRound makes all members do something. Once all have done it they do it again, until time is
+// up.
 func oneRound(members int, do func(ctx context.Context, member int) error) func(context.Context, *meter) error {
 	return func(ctx context.Context, m *meter) error {
 		m.start()
 		total := 0
+		// One round counts even if it takes longer than the slice, so that there is always a time
+		// to show.
 		for total == 0 || m.within() {
 			n, err := inParallel(members, func(i int) (int, error) { return 1, do(ctx, i) })
 			if err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"runtime/pprof"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,7 +14,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
 
 const sessionTimeout = 30 * time.Second // long, so that keeping sessions alive doesn't disturb
@@ -24,18 +26,30 @@ var payload = []byte(strings.Repeat("0123456789", 10))
 
 var acl = zk.WorldACL(zk.PermAll)
 
-// An env is the environment of contestants: a server, connections to it, paths of their own and the
-// other libraries.
+type options struct {
+	servers    string
+	embedded   bool
+	standalone bool
+	members    int
+	alone      bool
+	run        *regexp.Regexp
+	time       time.Duration
+	latency    time.Duration
+}
+
+// An env is the environment of contestants: a server with connections and paths, and the other
+// libraries.
 type env struct {
 	*server
-	budget  time.Duration // for each contestant
-	latency time.Duration // added to each round trip
-	short   bool
-	admin   *zk.Conn // for work that isn't measured
-	root    string
-	paths   atomic.Int64
-	peers   []*peer
-	absent  []string // why there are no more peers
+	addresses []string      // of the members, for contestants
+	budget    time.Duration // for each contestant
+	latency   time.Duration // added to each round trip
+	short     bool
+	admin     *zk.Conn // for work that isn't measured
+	root      string
+	paths     atomic.Int64
+	peers     []*peer
+	absent    []string // why there are no more peers
 
 	closers []func() // of the current work
 }
@@ -48,11 +62,16 @@ const shortBudget = 100 * time.Millisecond
 func newEnv(ctx context.Context, o options, s *server) (_ *env, err error) {
 	e := &env{server: s, budget: o.time, latency: o.latency, short: o.time <= shortBudget}
 
+	// From here on, the server and its connections end with the environment.
 	defer func() {
 		if err != nil {
 			e.close()
 		}
 	}()
+
+	if err := e.moveAway(); err != nil {
+		return nil, err
+	}
 
 	if e.admin, err = connect(ctx, e.address, new(traffic).dial); err != nil {
 		return nil, err
@@ -67,6 +86,7 @@ func newEnv(ctx context.Context, o options, s *server) (_ *env, err error) {
 		return nil, err
 	}
 
+	// Peers dial the server's own addresses, where the added latency doesn't apply.
 	if o.alone || o.latency > 0 {
 		e.absent = append(e.absent, "libraries of other languages")
 		return e, nil
@@ -76,6 +96,25 @@ func newEnv(ctx context.Context, o options, s *server) (_ *env, err error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// moveAway makes the members seem as far away as the options say.
+func (e *env) moveAway() error {
+	for _, m := range e.members {
+		address := m.address
+		if e.latency > 0 {
+			link := reach.NewLink()
+			way := reach.Traffic{Delay: e.latency / 2}
+			link.Set(way, way)
+			port, err := link.Listen(reach.Local(0), address)
+			if err != nil {
+				return err
+			}
+			address = reach.Local(port)
+		}
+		e.addresses = append(e.addresses, address)
+	}
+	return nil
 }
 
 // warmUp gives a new server time to compile its most frequent operations.
@@ -120,6 +159,7 @@ CPU time, in µs, is that of the whole client process, garbage collection includ
 
 func (e *env) close() {
 	e.closeWork()
+	// Peers first, because their sessions can still hold nodes below the root.
 	for _, p := range e.peers {
 		p.Close()
 	}
@@ -148,62 +188,42 @@ func (e *env) newPath() (string, error) {
 // member returns the server for a contestant's next session. The sessions of all contestants are
 // spread in the same way (the first is at a follower).
 func (e *env) member(t *traffic) string {
-	return e.members[int(t.sessions.Add(1)-1)%len(e.members)].address
+	return e.addresses[int(t.sessions.Add(1)-1)%len(e.addresses)]
 }
 
 // raw opens a connection that lasts as long as the current work.
-func (e *env) raw(ctx context.Context, t *traffic) (*zk.Conn, error) {
-	c, err := connect(ctx, e.member(t), e.dialer(t))
-	if err == nil {
-		e.closers = append(e.closers, c.Close)
-	}
-	return c, err
+func (e *env) raw(ctx context.Context, t *traffic) *zk.Conn {
+	c := must.Get(connect(ctx, e.member(t), t.dial))
+	e.closers = append(e.closers, c.Close)
+	return c
 }
 
-func (e *env) raws(ctx context.Context, t *traffic, n int) ([]*zk.Conn, error) {
-	return several(n, func() (*zk.Conn, error) { return e.raw(ctx, t) })
+func (e *env) raws(ctx context.Context, t *traffic, n int) []*zk.Conn {
+	return several(n, func() *zk.Conn { return e.raw(ctx, t) })
 }
 
 // client opens a client that lasts as long as the current work.
-func (e *env) client(ctx context.Context, t *traffic, opts ...protocol.ConnectOption) (*protocol.Client, error) {
-	return e.clientAt(ctx, e.member(t), t, opts...)
+func (e *env) client(ctx context.Context, t *traffic) *protocol.Client {
+	c := must.Get(protocol.Connect(ctx, e.member(t), protocol.WithDialer(t.dial), protocol.WithSessionTimeout(sessionTimeout)))
+	e.closers = append(e.closers, func() { c.Close() })
+	return c
 }
 
-func (e *env) clientAt(ctx context.Context, address string, t *traffic, opts ...protocol.ConnectOption) (*protocol.Client, error) {
-	var c *protocol.Client
-	var err error
-	pprof.Do(ctx, pprof.Labels("contestant", ours), func(ctx context.Context) {
-		all := []protocol.ConnectOption{protocol.WithDialer(e.dialer(t)), protocol.WithSessionTimeout(sessionTimeout)}
-		c, err = protocol.Connect(ctx, address, append(all, opts...)...)
-	})
-	if err == nil {
-		e.closers = append(e.closers, func() { c.Close() })
+func (e *env) clients(ctx context.Context, t *traffic, n int) []*protocol.Client {
+	return several(n, func() *protocol.Client { return e.client(ctx, t) })
+}
+
+func several[T any](n int, one func() T) []T {
+	all := make([]T, n)
+	for i := range all {
+		all[i] = one()
 	}
-	return c, err
-}
-
-func (e *env) clients(ctx context.Context, t *traffic, n int, opts ...protocol.ConnectOption) ([]*protocol.Client, error) {
-	return several(n, func() (*protocol.Client, error) { return e.client(ctx, t, opts...) })
-}
-
-func several[T any](n int, one func() (T, error)) ([]T, error) {
-	all := make([]T, 0, n)
-	for range n {
-		v, err := one()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, v)
-	}
-	return all, nil
+	return all
 }
 
 func connect(ctx context.Context, servers string, dial zk.Dialer) (*zk.Conn, error) {
-	return connectFor(ctx, servers, dial, sessionTimeout)
-}
-
-func connectFor(ctx context.Context, servers string, dial zk.Dialer, timeout time.Duration) (*zk.Conn, error) {
-	c, events, err := zk.Connect(strings.Split(servers, ","), timeout, zk.WithDialer(dial), zk.WithLogInfo(false))
+	// zk.Connect returns at once and dials for ever, so a wrong address would hang the benchmark.
+	c, events, err := zk.Connect(strings.Split(servers, ","), sessionTimeout, zk.WithDialer(dial), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, err
 	}
@@ -235,6 +255,7 @@ func (e *env) removeAll(dir string) error {
 		return err
 	}
 
+	// A transaction for each of them would take longer than the measurement.
 	for some := range slices.Chunk(children, 500) {
 		var ops []any
 		for _, child := range some {
@@ -250,9 +271,11 @@ func (e *env) removeAll(dir string) error {
 		}
 	}
 
-	if err := e.admin.Delete(dir, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+	switch err := e.admin.Delete(dir, -1); {
+	case errors.Is(err, zk.ErrNotEmpty): // sessions are still at work there
+		return e.removeAll(dir)
+	case !errors.Is(err, zk.ErrNoNode):
 		return err
 	}
-
 	return nil
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 // A contender waits in line at path until it is granted. It belongs to one session.
@@ -18,7 +19,7 @@ type contender func(ctx context.Context, path string) (release func(context.Cont
 func chain(e *env, contenders []contender, sessions int) func(context.Context, *meter) error {
 	return func(ctx context.Context, m *meter) error {
 		for m.more() {
-			if err := chainOnce(ctx, e, m, contenders, sessions, func() {}); err != nil {
+			if err := chainOnce(ctx, e, m, contenders, sessions); err != nil {
 				return err
 			}
 		}
@@ -26,8 +27,7 @@ func chain(e *env, contenders []contender, sessions int) func(context.Context, *
 	}
 }
 
-// chainOnce calls lined when all contenders are in line.
-func chainOnce(ctx context.Context, e *env, m *meter, contenders []contender, sessions int, lined func()) error {
+func chainOnce(ctx context.Context, e *env, m *meter, contenders []contender, sessions int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	path, err := e.newPath()
@@ -35,46 +35,55 @@ func chainOnce(ctx context.Context, e *env, m *meter, contenders []contender, se
 		return err
 	}
 
+	// The first contender keeps all others in line until they are measured.
 	release, err := contenders[0](ctx, path)
 	if err != nil {
 		return err
 	}
 
-	var held, gone sync.WaitGroup
-	held.Add(len(contenders) - 1)
-
+	// Only the grants belong to the measurement, not the releases.
+	granted, released := make(chan struct{}, len(contenders)), make(chan struct{}, len(contenders))
 	for _, c := range contenders[1:] {
-		gone.Go(func() {
+		go func() {
 			release, err := c(ctx, path)
-			held.Done()
+			granted <- struct{}{}
 			if err == nil {
-				err = release(ctx)
+				err = release(context.WithoutCancel(ctx)) // as callers should
 			}
 			if err != nil {
 				cancel(err)
 			}
-		})
+			released <- struct{}{}
+		}()
+	}
+	all := func(signals <-chan struct{}) error {
+		for range contenders[1:] {
+			select {
+			case <-signals:
+			case <-ctx.Done():
+			}
+		}
+		return context.Cause(ctx)
 	}
 
 	if err := e.awaitLine(ctx, path, len(contenders), sessions, m.of.traffic); err != nil {
 		return err
 	}
 
-	lined()
+	// From here on, each contender releases as soon as it is granted.
 	m.start()
-	if err := release(ctx); err != nil {
+	if err := release(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	if err := all(granted); err != nil {
 		return err
 	}
 
-	if err := waitFor(ctx, &held); err != nil {
-		return err
-	}
-
+	// The last release hands nothing on, so the clock stops before it.
 	m.stop(len(contenders) - 1)
-	if err := waitFor(ctx, &gone); err != nil {
+	if err := all(released); err != nil {
 		return err
 	}
-
 	return e.removeAll(path)
 }
 
@@ -89,6 +98,7 @@ func (e *env) awaitLine(ctx context.Context, path string, n, sessions int, t *tr
 	}
 
 	const pause = 10 * time.Millisecond
+	// One quiet pause isn't enough: a slow contender's requests can be further apart.
 	calm := 0
 
 	for began, last := time.Now(), requests(); calm < 3; {
@@ -99,6 +109,7 @@ func (e *env) awaitLine(ctx context.Context, path string, n, sessions int, t *tr
 		}
 
 		now := requests()
+		// A contender whose node exists can still have requests under way (for a watch, say).
 		if int(stat.NumChildren) < n || now-last > int64(3+sessions/8) {
 			calm = 0
 		} else {
@@ -106,6 +117,7 @@ func (e *env) awaitLine(ctx context.Context, path string, n, sessions int, t *tr
 		}
 
 		last = now
+		// A contender that hangs without an error must not hang the benchmark.
 		if time.Since(began) > 3*time.Minute {
 			return fmt.Errorf("%d of %d in line after %v", stat.NumChildren, n, time.Since(began).Round(time.Second))
 		}
@@ -123,19 +135,28 @@ func floorLine(conns []*zk.Conn, n int, marker bool) []contender {
 	for i := range all {
 		c := conns[i%len(conns)]
 		all[i] = func(ctx context.Context, path string) (func(context.Context) error, error) {
-			own := fmt.Sprintf("%s/n-%010d", path, i)
-			if _, err := c.Create(own, payload, zk.FlagEphemeral, acl); err != nil {
-				return nil, err
-			}
-
+			// The contender knows its predecessor's name, and needs no listing of the line.
+			own, before := fmt.Sprintf("%s/n-%010d", path, i), fmt.Sprintf("%s/n-%010d", path, i-1)
+			var gone <-chan zk.Event
 			if i > 0 {
-				before := fmt.Sprintf("%s/n-%010d", path, i-1)
 				if marker {
 					if _, _, _, err := c.ExistsW(before + "-marker"); err != nil {
 						return nil, err
 					}
 				}
-				if err := awaitEnd(ctx, c, before); err != nil {
+				var err error
+				if gone, err = watchNode(ctx, c, before); err != nil {
+					return nil, err
+				}
+			}
+
+			// The line is complete with the last node. Watch first, because no predecessor may go
+			// before it is watched.
+			if _, err := c.Create(own, payload, zk.FlagEphemeral, acl); err != nil {
+				return nil, err
+			}
+			if i > 0 {
+				if err := await(ctx, gone); err != nil {
 					return nil, err
 				}
 			}
@@ -144,6 +165,8 @@ func floorLine(conns []*zk.Conn, n int, marker bool) []contender {
 				return func(context.Context) error { return c.Delete(own, -1) }, nil
 			}
 
+			// Creating and deleting the marker in one transaction still fires the watch of the next
+			// contender.
 			return func(context.Context) error {
 				_, err := c.Multi(
 					&zk.CreateRequest{Path: own + "-marker", Acl: acl, Flags: zk.FlagEphemeral},
@@ -157,88 +180,75 @@ func floorLine(conns []*zk.Conn, n int, marker bool) []contender {
 	return all
 }
 
-// awaitEnd waits until a node exists, and then until it is deleted.
-func awaitEnd(ctx context.Context, c *zk.Conn, node string) error {
+// watchNode waits until a node exists. The channel has an event when it is deleted.
+func watchNode(ctx context.Context, c *zk.Conn, node string) (<-chan zk.Event, error) {
 	for {
-		_, _, event, err := c.GetW(node)
-		if errors.Is(err, zk.ErrNoNode) {
-			select {
-			case <-time.After(time.Millisecond):
-				continue
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		} else if err != nil {
-			return err
+		exists, _, event, err := c.ExistsW(node)
+		if err != nil || exists {
+			return event, err
 		}
-
-		select {
-		case ev := <-event:
-			return ev.Err
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := await(ctx, event); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// goLines returns the contestants of a chain that are written in Go.
-func goLines(ctx context.Context, e *env, n, sessions int, others ...func(context.Context, *env, int, int) (*contestant, error)) ([]*contestant, error) {
+func await(ctx context.Context, event <-chan zk.Event) error {
+	select {
+	case ev := <-event:
+		return ev.Err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// floorLines returns a chain that costs as little as it can, without and with release markers.
+func floorLines(ctx context.Context, e *env, n, sessions int) (all []*contestant) {
+	for _, name := range []string{floor, bare} {
+		t := new(traffic)
+		contenders := floorLine(e.raws(ctx, t, sessions), n, name == bare)
+		all = append(all, &contestant{name: name, traffic: t, run: chain(e, contenders, sessions)})
+	}
+	return all
+}
+
+// ourLine returns a chain of n contenders in that many of our sessions.
+func ourLine(ctx context.Context, e *env, n, sessions int, of func(*protocol.Client) contender) *contestant {
 	t := new(traffic)
-	conns, err := e.raws(ctx, t, sessions)
-	if err != nil {
-		return nil, err
+	return line(e, ours, t, e.clients(ctx, t, sessions), n, of)
+}
+
+// line returns a chain of n contenders in these sessions. Neighbours in line belong to different
+// sessions, so that each hand-off is between sessions.
+func line[S any](e *env, name string, t *traffic, sessions []S, n int, of func(S) contender) *contestant {
+	all := make([]contender, n)
+	for i := range all {
+		all[i] = of(sessions[i%len(sessions)])
 	}
-
-	all := []*contestant{{name: floor, traffic: t, run: chain(e, floorLine(conns, n, false), sessions)}}
-	t = new(traffic)
-	if conns, err = e.raws(ctx, t, sessions); err != nil {
-		return nil, err
-	}
-
-	all = append(all, &contestant{name: bare, traffic: t, run: chain(e, floorLine(conns, n, true), sessions)})
-
-	for _, other := range others {
-		c, err := other(ctx, e, n, sessions)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, c)
-	}
-
-	return all, nil
+	return &contestant{name: name, traffic: t, run: chain(e, all, len(sessions))}
 }
 
 // peerLines returns the contestants of a chain that are written in other languages.
 func (e *env) peerLines(kind string, n, sessions int) []*contestant {
-	return e.peersWith(kind, func(p *peer) func(context.Context, *meter) error {
-		return func(ctx context.Context, m *meter) error {
-			for m.more() {
-				path, err := e.newPath()
-				if err != nil {
-					return err
-				}
-
-				if _, _, err := p.do(ctx, kind, path, n, sessions); err != nil {
-					return err
-				}
-
-				if err := e.awaitLine(ctx, path, n, sessions, nil); err != nil {
-					return err
-				}
-
-				m.start()
-				ops, elapsed, err := p.do(ctx, "drain")
-				if err != nil {
-					return err
-				}
-
-				m.stopAt(ops, elapsed)
-				if err := e.removeAll(path); err != nil {
-					return err
-				}
+	return e.peersWith(kind, func(ctx context.Context, m *meter, p *peer, dir string) error {
+		for i := 0; m.more(); i++ {
+			path := fmt.Sprintf("%s/%d", dir, i)
+			if _, err := e.admin.Create(path, nil, 0, acl); err != nil {
+				return err
 			}
 
-			return nil
+			// The peer answers when the first contender holds the lock and the others have begun to
+			// wait.
+			if _, _, err := p.do(ctx, kind, path, n, sessions); err != nil {
+				return err
+			}
+			if err := e.awaitLine(ctx, path, n, sessions, nil); err != nil {
+				return err
+			}
+			if err := p.measured(ctx, m, "drain"); err != nil {
+				return err
+			}
 		}
+		return nil
 	})
 }

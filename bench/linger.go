@@ -1,128 +1,66 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"slices"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/lock"
 )
 
+const queued = ours + ", local queue"
+
 var lingerChapter = chapter{"linger", "A lock that stays with the session that uses it", func(*env) []work {
+	lingers := lock.WithLinger(time.Second)
 	return []work{{
 		name: "linger/alone", title: "lock and unlock, one session", unit: "cycle",
-		goals: []goal{timesThe("zk.Lock", 100)},
-		enter: lingersAlone,
+		enter: func(ctx context.Context, e *env) []*contestant {
+			return []*contestant{ourLocks(ctx, e, ours, 1, 1, lingers), zkLocks(ctx, e, 1, 1)}
+		},
 	}, {
 		name: "linger/shared", title: "lock and unlock, 4 sessions of 16 goroutines", unit: "cycle",
-		goals: []goal{timesThe(queued, 5)},
 		slice: 3 * time.Second, // a turn of a session takes 100 ms
-		enter: lingersShared,
+		enter: func(ctx context.Context, e *env) []*contestant {
+			return []*contestant{ourLocks(ctx, e, ours, 4, 16, lingers), ourLocks(ctx, e, queued, 4, 16, lock.WithLocalQueue())}
+		},
 	}, {
 		name: "linger/handback", title: "lock that another session holds unused, until it is granted", unit: "acquisition",
-		enter: handedBack,
+		enter: func(ctx context.Context, e *env) []*contestant {
+			return []*contestant{handedBack(ctx, e, ours, lock.WithLinger(time.Minute)), handedBack(ctx, e, ours+", a lock that is free")}
+		},
 	}}
 }}
 
-var errOverlap = errors.New("two holders at once")
-
-const queued = ours + ", local queue"
-
-func lingersAlone(ctx context.Context, e *env) ([]*contestant, error) {
-	path, err := e.newPath()
-	if err != nil {
-		return nil, err
-	}
-	us, err := ourLock(ctx, e, path+"/lingers", new(traffic), lock.WithLinger(time.Second))
-	if err != nil {
-		return nil, err
-	}
-	them, err := zkLock(ctx, e, path+"/zk", new(traffic))
-	return []*contestant{us, them}, err
-}
-
-func lingersShared(ctx context.Context, e *env) (all []*contestant, err error) {
-	const sessions, each = 4, 16
-	for _, c := range []struct {
-		name string
-		opt  lock.Option
-	}{{ours, lock.WithLinger(time.Second)}, {queued, lock.WithLocalQueue()}} {
-		path, err := e.newPath()
-		if err != nil {
-			return nil, err
-		}
-		t, s := new(traffic), new(shares)
-		clients, err := e.clients(ctx, t, sessions)
-		if err != nil {
-			return nil, err
-		}
-		var mutexes []*lock.Mutex
-		for _, client := range clients {
-			mutexes = append(mutexes, lock.New(client, path, lock.WithData(payload), c.opt))
-		}
-		all = append(all, &contestant{name: c.name, traffic: t, shares: s, run: func(ctx context.Context, m *meter) error {
-			counts := make([]int, sessions*each)
-			inside := 0 // the lock protects it (the race detector would find overlaps)
-			err := together(sessions*each, func(ctx context.Context, worker, n int) error {
-				l, err := mutexes[worker%sessions].Lock(ctx)
-				if err != nil {
-					return err
-				}
-				inside++
-				counts[worker]++
-				return l.Unlock(context.WithoutCancel(ctx))
-			})(ctx, m)
-			taken := make([]int, sessions)
-			for worker, n := range counts {
-				taken[worker%sessions] += n
-				inside -= n
+// handedBack measures how long a session waits for a lock that another session has just used.
+func handedBack(ctx context.Context, e *env, name string, opts ...lock.Option) *contestant {
+	path, t := must.Get(e.newPath()), new(traffic)
+	clients := e.clients(ctx, t, 2)
+	holder := lock.New(clients[0], path, append(opts, lock.WithData(payload))...)
+	// The other session never lingers. Otherwise the next round would begin with a hand-back.
+	other := lock.New(clients[1], path, lock.WithData(payload))
+	return &contestant{name: name, traffic: t, run: func(ctx context.Context, m *meter) error {
+		for first := true; first || m.more(); first = false {
+			// The holder uses the lock once and keeps its node, so that the other session must ask
+			// for it.
+			l, err := holder.Lock(ctx)
+			if err != nil {
+				return err
 			}
-			if inside != 0 && err == nil {
-				err = errOverlap
+			if err := l.Unlock(context.WithoutCancel(ctx)); err != nil {
+				return err
 			}
-			s.add(taken)
-			return err
-		}})
-	}
 
-	return all, nil
-}
-
-func handedBack(ctx context.Context, e *env) (all []*contestant, err error) {
-	for name, opts := range map[string][]lock.Option{ours: {lock.WithLinger(time.Minute)}, ours + ", a lock that is free": nil} {
-		path, err := e.newPath()
-		if err != nil {
-			return nil, err
-		}
-		t := new(traffic)
-		clients, err := e.clients(ctx, t, 2)
-		if err != nil {
-			return nil, err
-		}
-		holder := lock.New(clients[0], path, append(opts, lock.WithData(payload))...)
-		other := lock.New(clients[1], path, lock.WithData(payload))
-		all = append(all, &contestant{name: name, traffic: t, run: func(ctx context.Context, m *meter) error {
-			for first := true; first || m.more(); first = false {
-				if err := cycle(ctx, holder); err != nil {
-					return err
-				}
-				time.Sleep(5 * time.Millisecond) // the holder watches the line
-				m.start()
-				l, err := other.Lock(ctx)
-				if err != nil {
-					return err
-				}
-				m.stop(1)
-				if err := l.Unlock(context.WithoutCancel(ctx)); err != nil {
-					return err
-				}
+			time.Sleep(5 * time.Millisecond) // the holder watches the line
+			m.start()
+			if l, err = other.Lock(ctx); err != nil {
+				return err
 			}
-			return nil
-		}})
-	}
+			m.stop(1)
+			if err := l.Unlock(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
+		}
 
-	slices.SortFunc(all, func(a, b *contestant) int { return cmp.Compare(a.name, b.name) })
-	return all, nil
+		return nil
+	}}
 }

@@ -2,166 +2,114 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/lock"
 )
+
+const goroutines = 64
 
 var lockChapter = chapter{"lock", "A lock without contention", func(*env) []work {
 	return []work{{
 		name: "lock/uncontended", title: "lock and unlock, one session", unit: "cycle; the floor is a create and a delete",
-		goals: []goal{atMostFloor(1.1)},
 		slice: 10 * time.Millisecond,
-		enter: uncontended,
+		enter: func(ctx context.Context, e *env) []*contestant {
+			all := []*contestant{
+				createsAndDeletes(ctx, e, floor), createsAndDeletes(ctx, e, bare),
+				ourLocks(ctx, e, ours, 1, 1), zkLocks(ctx, e, 1, 1),
+			}
+			return append(all, e.peersFor("lockloop", 1)...)
+		},
 	}, {
 		name: "lock/goroutines", title: fmt.Sprintf("lock and unlock, %d goroutines of one session", goroutines), unit: "cycle",
-		goals: []goal{timesBestPeer(1.5)},
-		enter: crowded,
+		enter: func(ctx context.Context, e *env) []*contestant {
+			return []*contestant{
+				ourLocks(ctx, e, ours, 1, goroutines, lock.WithLocalQueue()),
+				ourLocks(ctx, e, ours+", without turns", 1, goroutines),
+				zkLocks(ctx, e, 1, goroutines),
+			}
+		},
 	}}
 }}
 
-const goroutines = 64
-
-// crowded makes goroutines that share a session compete.
-func crowded(ctx context.Context, e *env) (all []*contestant, err error) {
-	for name, opts := range map[string][]lock.Option{ours: {lock.WithLocalQueue()}, ours + ", without turns": nil} {
-		path, err := e.newPath()
-		if err != nil {
-			return nil, err
+// createsAndDeletes measures the least that a lock could do. With our requests it creates in a
+// transaction, to show the server's part of our time.
+func createsAndDeletes(ctx context.Context, e *env, name string) *contestant {
+	path, t := must.Get(e.newPath()), new(traffic)
+	conn := e.raw(ctx, t)
+	create := &zk.CreateRequest{Path: path + "/n-", Data: payload, Acl: acl, Flags: zk.FlagEphemeralSequential}
+	return &contestant{name: name, traffic: t, run: together(1, func(context.Context, int, int) error {
+		if name == floor {
+			node, err := conn.Create(create.Path, create.Data, create.Flags, create.Acl)
+			if err != nil {
+				return err
+			}
+			return conn.Delete(node, -1)
 		}
-
-		t := new(traffic)
-		client, err := e.client(ctx, t)
-		if err != nil {
-			return nil, err
-		}
-
-		m := lock.New(client, path, append(opts, lock.WithData(payload))...)
-		all = append(all, &contestant{name: name, traffic: t, run: together(goroutines, func(ctx context.Context, _, _ int) error {
-			return cycle(ctx, m)
-		})})
-	}
-
-	slices.SortFunc(all, func(a, b *contestant) int { return strings.Compare(a.name, b.name) })
-	path, err := e.newPath()
-	if err != nil {
-		return nil, err
-	}
-
-	t := new(traffic)
-	conn, err := e.raw(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-
-	locks := make([]*zk.Lock, goroutines)
-	for i := range locks {
-		locks[i] = zk.NewLock(conn, path, acl)
-	}
-
-	return append(all, &contestant{name: "zk.Lock", traffic: t, run: together(goroutines, func(_ context.Context, i, _ int) error {
-		if err := locks[i].LockWithData(payload); err != nil {
-			return err
-		}
-		return locks[i].Unlock()
-	})}), nil
-}
-
-func uncontended(ctx context.Context, e *env) (all []*contestant, err error) {
-	for _, one := range []func(context.Context, *env, string, *traffic) (*contestant, error){createAndDelete, transactAndDelete, plainLock, zkLock} {
-		path, err := e.newPath()
-		if err != nil {
-			return nil, err
-		}
-		c, err := one(ctx, e, path, new(traffic))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, c)
-	}
-
-	path, err := e.newPath()
-	if err != nil {
-		return nil, err
-	}
-
-	return append(all, e.peersFor("lockloop", func(name string) []any { return []any{path + "/" + name, 1} })...), nil
-}
-
-func createAndDelete(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
-	conn, err := e.raw(ctx, t)
-	return &contestant{name: floor, traffic: t, run: oneByOne(func(context.Context) error {
-		node, err := conn.Create(path+"/n-", payload, zk.FlagEphemeralSequential, acl)
-		if err != nil {
-			return err
-		}
-		return conn.Delete(node, -1)
-	})}, err
-}
-
-// transactAndDelete measures a transaction in place of a create, to show the server's part of our
-// time.
-func transactAndDelete(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
-	conn, err := e.raw(ctx, t)
-	return &contestant{name: bare, traffic: t, run: oneByOne(func(context.Context) error {
-		answers, err := conn.Multi(
-			&zk.CreateRequest{Path: path + "/n-", Data: payload, Acl: acl, Flags: zk.FlagEphemeralSequential},
-			&zk.SetDataRequest{Path: path, Version: -1})
+		answers, err := conn.Multi(create, &zk.SetDataRequest{Path: path, Version: -1})
 		if err != nil {
 			return err
 		}
 		return conn.Delete(answers[0].String, -1)
-	})}, err
+	})}
 }
 
-func plainLock(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
-	return ourLock(ctx, e, path, t)
-}
+var errOverlap = errors.New("two holders at once")
 
-func ourLock(ctx context.Context, e *env, path string, t *traffic, opts ...lock.Option) (*contestant, error) {
-	client, err := e.client(ctx, t)
-	m := lock.New(client, path, append(opts, lock.WithData(payload))...)
-	return &contestant{name: ours, traffic: t, run: oneByOne(func(ctx context.Context) error { return cycle(ctx, m) })}, err
-}
-
-// cycle locks and unlocks.
-func cycle(ctx context.Context, m *lock.Mutex) error {
-	l, err := m.Lock(ctx)
-	if err != nil {
-		return err
+// ourLocks has goroutines that lock and unlock as fast as they can, in each of several sessions.
+func ourLocks(ctx context.Context, e *env, name string, sessions, each int, opts ...lock.Option) *contestant {
+	path, t := must.Get(e.newPath()), new(traffic)
+	var mutexes []*lock.Mutex
+	for _, c := range e.clients(ctx, t, sessions) {
+		mutexes = append(mutexes, lock.New(c, path, append(opts, lock.WithData(payload))...))
 	}
-	return l.Unlock(context.WithoutCancel(ctx)) // as callers should
-}
 
-func zkLock(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
-	conn, err := e.raw(ctx, t)
-	l := zk.NewLock(conn, path, acl)
-	return &contestant{name: "zk.Lock", traffic: t, run: oneByOne(func(context.Context) error {
-		if err := l.LockWithData(payload); err != nil {
-			return err
-		}
-		return l.Unlock()
-	})}, err
-}
-
-// oneByOne repeats an operation until the round is over.
-func oneByOne(op func(context.Context) error) func(context.Context, *meter) error {
-	return func(ctx context.Context, m *meter) error {
-		m.start()
-		n := 0
-		for ; n == 0 || m.within(); n++ {
-			if err := op(ctx); err != nil {
+	c := &contestant{name: name, traffic: t}
+	if sessions > 1 {
+		c.shares = new(shares)
+	}
+	c.run = func(ctx context.Context, m *meter) error {
+		taken, all := make([]int, sessions), 0 // the lock protects them (the race detector would find overlaps)
+		err := together(sessions*each, func(ctx context.Context, worker, _ int) error {
+			l, err := mutexes[worker%sessions].Lock(ctx)
+			if err != nil {
 				return err
 			}
+			taken[worker%sessions]++
+			all++
+			return l.Unlock(context.WithoutCancel(ctx)) // as callers should
+		})(ctx, m)
+		// Overlapping holders would lose counts, so the two sums must agree.
+		if all != m.total.ops && err == nil {
+			err = errOverlap
 		}
-		m.stop(n)
-		return nil
+		c.shares.add(taken)
+		return err
 	}
+
+	return c
+}
+
+// zkLocks does the same with the lock of go-zookeeper.
+func zkLocks(ctx context.Context, e *env, sessions, each int) *contestant {
+	path, t := must.Get(e.newPath()), new(traffic)
+	conns := e.raws(ctx, t, sessions)
+	locks := make([]*zk.Lock, sessions*each)
+	for i := range locks {
+		locks[i] = zk.NewLock(conns[i%sessions], path, acl)
+	}
+
+	return &contestant{name: "zk.Lock", traffic: t, run: together(len(locks), func(_ context.Context, i, _ int) error {
+		if err := locks[i].LockWithData(payload); err != nil {
+			return err
+		}
+		return locks[i].Unlock()
+	})}
 }
 
 // together makes several workers repeat an operation until the round is over.

@@ -13,28 +13,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
-	"runtime/pprof"
 	"syscall"
 	"time"
 )
 
 // chapters are the tables, each in a file of its own.
 var chapters = []chapter{lockChapter, lingerChapter, handoffChapter, drainChapter, rwlockChapter, queueChapter, doubleBarrierChapter, electionChapter}
-
-type options struct {
-	servers    string
-	embedded   bool
-	standalone bool
-	members    int
-	alone      bool
-	run        *regexp.Regexp
-	time       time.Duration
-	latency    time.Duration
-	svg        string
-	profile    string
-}
 
 func main() {
 	var o options
@@ -46,8 +34,6 @@ func main() {
 	flag.BoolVar(&o.alone, "alone", false, "leave libraries of other languages out")
 	flag.DurationVar(&o.time, "time", 2*time.Second, "how long to measure each contestant, in all; 50ms is the short mode")
 	flag.DurationVar(&o.latency, "latency", 0, "make each round trip `that much` longer; leaves libraries of other languages out")
-	flag.StringVar(&o.svg, "svg", "", "write a plot of each table, of the first server, to this `directory`")
-	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this `file`; its samples are labelled by contestant")
 	flag.Parse()
 	var err error
 	if o.run, err = regexp.Compile(*run); err != nil || flag.NArg() > 0 {
@@ -68,18 +54,6 @@ func bench(ctx context.Context, out io.Writer, o options) (err error) {
 	if o.time <= 0 {
 		return fmt.Errorf("time %v", o.time)
 	}
-	if o.profile != "" {
-		f, err := os.Create(o.profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
-	}
-
 	for _, start := range places(o) {
 		s, err := start(ctx)
 		if err != nil {
@@ -88,7 +62,6 @@ func bench(ctx context.Context, out io.Writer, o options) (err error) {
 		if err := benchOn(ctx, out, o, s); err != nil {
 			return err
 		}
-		o.svg = ""
 	}
 
 	return nil
@@ -122,12 +95,26 @@ func benchOn(ctx context.Context, out io.Writer, o options, s *server) error {
 		}
 
 		t.print(out)
-		if o.svg != "" {
-			if err := t.plot(o.svg, e.where); err != nil {
-				return err
-			}
-		}
 	}
 
 	return nil
+}
+
+// places returns functions that start the servers that o selects, one after the other. By default
+// that's Debian's ZooKeeper (standalone and as an ensemble), or else the embedded server.
+func places(o options) []func(context.Context) (*server, error) {
+	_, err := os.Stat(filepath.Join(debianJars, "zookeeper.jar"))
+	_, noJava := exec.LookPath("java")
+	switch {
+	case o.servers != "":
+		return []func(context.Context) (*server, error){func(context.Context) (*server, error) { return namedServers(o.servers), nil }}
+	case o.embedded || err != nil || noJava != nil:
+		return []func(context.Context) (*server, error){startEmbedded}
+	case o.standalone || o.members < 2:
+		return []func(context.Context) (*server, error){startStandalone}
+	default:
+		return []func(context.Context) (*server, error){startStandalone, func(ctx context.Context) (*server, error) {
+			return startEnsemble(ctx, o.members)
+		}}
+	}
 }

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/pprof"
 	"slices"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/must"
 )
 
 // A chapter is a table.
@@ -22,11 +23,10 @@ type chapter struct {
 type work struct {
 	name   string // chapter/what, for -run
 	title  string
-	unit   string // what an operation is
-	goals  []goal
-	rounds int           // at most; 0 for as many as time allows
-	slice  time.Duration // a contestant's time in a round; 0 for usualSlice
-	enter  func(context.Context, *env) ([]*contestant, error)
+	unit   string                                    // what an operation is
+	rounds int                                       // at most; 0 for as many as time allows
+	slice  time.Duration                             // a contestant's time in a round; 0 for usualSlice
+	enter  func(context.Context, *env) []*contestant // fails by package must
 }
 
 // usualSlice is short, so that other load affects all contestants alike.
@@ -67,14 +67,12 @@ type figures struct {
 	ops                      int
 	elapsed                  time.Duration
 	requests, bytes, mallocs int64
-	kinds                    [len(kinds)]int64
-	client, server, leader   time.Duration // CPU; the leader is one of the servers
+	client, server           time.Duration // CPU
 }
 
 func (m *meter) now() (f figures) {
 	if t := m.of.traffic; t != nil {
 		f.requests, f.bytes = t.requests.Load(), t.sent.Load()+t.received.Load()
-		f.kinds = t.byKind()
 		var mem runtime.MemStats
 		runtime.ReadMemStats(&mem)
 		f.mallocs = int64(mem.Mallocs)
@@ -84,7 +82,7 @@ func (m *meter) now() (f figures) {
 		f.client = cpuTime(m.of.peer.PID())
 	}
 
-	f.server, f.leader = m.env.server.cpuTime(), cpuTime(m.env.members[len(m.env.members)-1].pid)
+	f.server = m.env.server.cpuTime()
 	return f
 }
 
@@ -105,19 +103,12 @@ func (m *meter) stop(ops int) { m.stopAt(ops, time.Since(m.started)) }
 // stopAt is stop for a contestant that measures time itself.
 func (m *meter) stopAt(ops int, elapsed time.Duration) {
 	after := m.now()
+	// Each stop uses up some of the slice, even if a peer reports no time at all.
 	m.spent += max(elapsed, time.Millisecond)
-	m.total.ops += ops
-	m.total.elapsed += elapsed
-	m.total.requests += after.requests - m.before.requests
-	m.total.bytes += after.bytes - m.before.bytes
-	m.total.mallocs += after.mallocs - m.before.mallocs
-	for i := range after.kinds {
-		m.total.kinds[i] += after.kinds[i] - m.before.kinds[i]
-	}
-
-	m.total.client += after.client - m.before.client
-	m.total.server += after.server - m.before.server
-	m.total.leader += after.leader - m.before.leader
+	// Before and after are readings of counters that never go back.
+	after.ops, after.elapsed = ops, elapsed
+	m.total.add(after, 1)
+	m.total.add(m.before, -1)
 }
 
 // A row is the outcome of a contestant.
@@ -128,15 +119,16 @@ type row struct {
 	failed error // if not nil, it failed after these rounds
 }
 
-// measure lets the contestants work in turn, round after round, so that other load affects all of
-// them. The first round is only a warm-up, and longer.
+// measure lets the contestants work in turn in each round, so that other load affects all of them.
+// The first round is only a warm-up and takes longer.
 func measure(ctx context.Context, e *env, w work) ([]*row, error) {
 	defer e.closeWork()
-	contestants, err := w.enter(ctx, e)
-	if err != nil {
+	var contestants []*contestant
+	if err := must.Try(func() { contestants = w.enter(ctx, e) }); err != nil {
 		return nil, err
 	}
 
+	// At least three rounds, because ratios need a median and quartiles.
 	rounds := max(int(e.budget/cmp.Or(w.slice, usualSlice)), 3)
 	if w.rounds > 0 {
 		rounds = min(rounds, w.rounds)
@@ -149,10 +141,12 @@ func measure(ctx context.Context, e *env, w work) ([]*row, error) {
 	}
 
 	for round := range rounds + 1 {
+		// No contestant has to collect the garbage of another.
 		if round%8 == 0 {
 			runtime.GC()
 		}
 
+		// Each round begins with another contestant, so that none is always the first.
 		for i := range rows {
 			r := rows[(i+round)%len(rows)]
 			if r.failed != nil {
@@ -164,11 +158,9 @@ func measure(ctx context.Context, e *env, w work) ([]*row, error) {
 				m.slice = max(slice, e.budget/8)
 			}
 
-			var err error
-			pprof.Do(ctx, pprof.Labels("work", w.name, "contestant", r.name), func(ctx context.Context) {
-				err = r.run(ctx, m)
-			})
-
+			err := r.run(ctx, m)
+			// A peer that fails is left out from here on: another library's bug must not end our
+			// measurement.
 			if err != nil && r.peer != nil && ctx.Err() == nil {
 				fmt.Fprintf(os.Stderr, "bench: %s goes on without %s: %v\n", w.name, r.name, err)
 				e.dismiss(r.peer)
@@ -181,7 +173,7 @@ func measure(ctx context.Context, e *env, w work) ([]*row, error) {
 
 			if round > 0 {
 				r.perOp = append(r.perOp, m.total.elapsed.Seconds()/float64(max(m.total.ops, 1)))
-				r.total.add(m.total)
+				r.total.add(m.total, 1)
 			}
 		}
 	}
@@ -189,18 +181,15 @@ func measure(ctx context.Context, e *env, w work) ([]*row, error) {
 	return slices.DeleteFunc(rows, func(r *row) bool { return len(r.perOp) == 0 }), nil
 }
 
-func (f *figures) add(g figures) {
-	f.ops += g.ops
-	f.elapsed += g.elapsed
-	f.requests += g.requests
-	f.bytes += g.bytes
-	f.mallocs += g.mallocs
-	for i := range g.kinds {
-		f.kinds[i] += g.kinds[i]
-	}
-	f.client += g.client
-	f.server += g.server
-	f.leader += g.leader
+// add adds g, or takes it away if sign is -1.
+func (f *figures) add(g figures, sign int) {
+	f.ops += sign * g.ops
+	f.elapsed += time.Duration(sign) * g.elapsed
+	f.requests += int64(sign) * g.requests
+	f.bytes += int64(sign) * g.bytes
+	f.mallocs += int64(sign) * g.mallocs
+	f.client += time.Duration(sign) * g.client
+	f.server += time.Duration(sign) * g.server
 }
 
 func (r *row) median() float64 { return quantile(r.perOp, 0.5) }
@@ -225,6 +214,7 @@ func quantile(values []float64, q float64) float64 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(values))
+	// Interpolate between the nearest two values, because there can be as few as three.
 	at := q * float64(len(sorted)-1)
 	low := int(at)
 	high := min(low+1, len(sorted)-1)

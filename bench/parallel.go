@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"sync"
 )
@@ -22,18 +21,4 @@ func inParallel(workers int, do func(worker int) (n int, err error)) (sum int, e
 
 	all.Wait()
 	return sum, err
-}
-
-// waitFor waits until a group is done, or ctx ends.
-func waitFor(ctx context.Context, g *sync.WaitGroup) error {
-	done := make(chan struct{})
-	go func() {
-		g.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-	return context.Cause(ctx)
 }

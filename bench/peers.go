@@ -24,6 +24,8 @@ func (e *env) startPeers(ctx context.Context) error {
 	}
 
 	for _, start := range []func(context.Context, interop.Options) (*interop.Peer, error){interop.StartCurator, interop.StartKazoo} {
+		// Each peer has its own time to start, because the first may have used up much of it (Java
+		// compiles its program).
 		ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 		p, err := start(ctx, o)
 		cancel()
@@ -68,27 +70,30 @@ func (p *peer) do(ctx context.Context, command string, args ...any) (ops int, el
 // dismiss ends a failed peer. The following work goes on without it.
 func (e *env) dismiss(p *peer) {
 	e.peers = slices.DeleteFunc(e.peers, func(q *peer) bool { return p == q })
+	// Kill first, because Close gives a hanging process five seconds.
 	p.Kill()
 	p.Close()
 }
 
+// A peerRun is what a peer does in a round, at a new path.
+type peerRun func(ctx context.Context, m *meter, p *peer, dir string) error
+
 // peersWith returns a contestant for each peer that has a command.
-func (e *env) peersWith(command string, run func(*peer) func(context.Context, *meter) error) (all []*contestant) {
+func (e *env) peersWith(command string, run peerRun) (all []*contestant) {
 	for _, p := range e.peers {
 		if slices.Contains(p.Commands(), command) {
-			all = append(all, &contestant{name: p.Name(), peer: p, run: run(p)})
+			all = append(all, &contestant{name: p.Name(), peer: p, run: e.onNewPath(func(ctx context.Context, m *meter, dir string) error {
+				return run(ctx, m, p, dir)
+			})})
 		}
 	}
 	return all
 }
 
-// peersFor returns a contestant for each peer that has a command. The contestant executes the
-// command for a whole round.
-func (e *env) peersFor(command string, args func(name string) []any) []*contestant {
-	return e.peersWith(command, func(p *peer) func(context.Context, *meter) error {
-		return func(ctx context.Context, m *meter) error {
-			return p.measured(ctx, m, command, append(args(p.Name()), m.slice.Milliseconds())...)
-		}
+// peersFor is peersWith for a command that peers execute for a whole round, in that many sessions.
+func (e *env) peersFor(command string, sessions int) []*contestant {
+	return e.peersWith(command, func(ctx context.Context, m *meter, p *peer, dir string) error {
+		return p.measured(ctx, m, command, dir+"/q", sessions, m.slice.Milliseconds())
 	})
 }
 

@@ -25,15 +25,19 @@ func cpuTime(pid int) time.Duration {
 		return 0
 	}
 
+	// The command's name stands in parentheses and can contain spaces, so begin after it.
 	_, fields, _ := strings.Cut(string(stat), ") ")
 	var user, system int64
 	var skip string
 	in := strings.NewReader(fields)
+	// The user and system times are fields 14 and 15, and the first field after the name is the
+	// third.
 	for range 11 {
 		fmt.Fscan(in, &skip)
 	}
 
 	fmt.Fscan(in, &user, &system)
+	// Linux reports these times in hundredths of a second (USER_HZ).
 	const tick = 10 * time.Millisecond
 	return time.Duration(user+system) * tick
 }

@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
 
 // A server is the ZooKeeper on which all contestants are measured (one server, or an ensemble).
@@ -33,25 +33,6 @@ type member struct {
 
 // debianJars is where Debian has zookeeper and its dependencies.
 const debianJars = "/usr/share/java"
-
-// places returns functions that start the servers that o selects, one after the other. By default
-// that's Debian's ZooKeeper (standalone and as an ensemble), or else the embedded server.
-func places(o options) []func(context.Context) (*server, error) {
-	_, err := os.Stat(filepath.Join(debianJars, "zookeeper.jar"))
-	_, noJava := exec.LookPath("java")
-	switch {
-	case o.servers != "":
-		return []func(context.Context) (*server, error){func(context.Context) (*server, error) { return namedServers(o.servers), nil }}
-	case o.embedded || err != nil || noJava != nil:
-		return []func(context.Context) (*server, error){startEmbedded}
-	case o.standalone || o.members < 2:
-		return []func(context.Context) (*server, error){startStandalone}
-	default:
-		return []func(context.Context) (*server, error){startStandalone, func(ctx context.Context) (*server, error) {
-			return startEnsemble(ctx, o.members)
-		}}
-	}
-}
 
 func namedServers(addresses string) *server {
 	s := &server{address: addresses, where: "ZooKeeper at " + addresses, stop: func() {}}
@@ -105,75 +86,67 @@ func startJava(ctx context.Context, members int, how, parent string, config ...s
 		}
 	}()
 
-	addresses, err := freeAddresses(3 * members) // of clients, of the quorum and of elections
-	if err != nil {
-		return nil, err
-	}
-	s.address = strings.Join(addresses[:members], ",")
-	if members > 1 {
-		for i := range members {
-			_, election, _ := net.SplitHostPort(addresses[2*members+i])
-			config = append(config, fmt.Sprintf("server.%d=%s:%s", i, addresses[members+i], election))
+	var places []reach.Place
+	var addresses []string
+	// Find the ports of all members first, because the configuration of each names all of them.
+	for id := range members {
+		at, err := reach.NewPlace("127.0.0.1")
+		if err != nil {
+			return nil, err
+		}
+		places, addresses = append(places, at), append(addresses, reach.Local(at.Client))
+		if members > 1 {
+			config = append(config, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", id, at.Quorum, at.Election))
 		}
 	}
+	s.address = strings.Join(addresses, ",")
 
-	start := func(m *member) error {
-		stop, err := m.start(config)
-		if err == nil {
-			stops = append(stops, stop)
-		}
-		return err
-	}
-
-	for i := range members {
-		m := &member{address: addresses[i], id: i}
+	for id, at := range places {
+		m := &member{address: addresses[id], id: id}
 		if m.dir, err = os.MkdirTemp(parent, "zkrecipes-bench-"); err != nil {
 			return nil, err
 		}
-		if err := start(m); err != nil {
+		stop, err := m.start(at, config)
+		if err != nil {
 			return nil, errors.Join(err, os.RemoveAll(m.dir))
 		}
-		s.members = append(s.members, m)
+		stops, s.members = append(stops, stop), append(s.members, m)
 	}
 
 	return s, s.await(ctx, how)
 }
 
-// await waits until all members serve, and finds out which of them leads.
+// await waits until all members serve and are synced with the leader, and finds out which of them
+// that is.
 func (s *server) await(ctx context.Context, how string) error {
-	for began := time.Now(); ; {
-		leader := -1
-		var unready error
-		for i, m := range s.members {
-			answer, err := fourLetters(m.address, "srvr")
-			if err != nil {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return reach.Poll(ctx, func() error {
+		leader, reports, err := reach.SyncedLeader(s.members, func(m *member) string { return m.address })
+		if err != nil {
+			for _, m := range s.members {
 				text, _ := os.ReadFile(filepath.Join(m.dir, "log"))
-				unready = fmt.Errorf("ZooKeeper did not start: %w\n%s", err, text)
-			} else if !strings.Contains(answer, "Mode: follower") {
-				leader = i
-				s.where = "a real ZooKeeper " + version(answer) + " on this machine, " + how
+				err = fmt.Errorf("%w\n%s", err, text)
 			}
+			return fmt.Errorf("ZooKeeper did not start: %w", err)
 		}
-		if unready == nil && leader >= 0 {
-			last := len(s.members) - 1
-			s.members[leader], s.members[last] = s.members[last], s.members[leader]
-			return nil
-		}
+		s.where = "a real ZooKeeper " + reports[leader].Version + " on this machine, " + how
 
-		if ctx.Err() != nil || time.Since(began) > time.Minute {
-			return errors.Join(unready, ctx.Err())
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		// The first session of each contestant is then at a follower.
+		last, at := len(s.members)-1, slices.Index(s.members, leader)
+		s.members[at], s.members[last] = s.members[last], s.members[at]
+		return nil
+	})
 }
 
 // start starts a process for m. It keeps the data of earlier processes.
-func (m *member) start(config []string) (stop func(), err error) {
-	_, port, _ := net.SplitHostPort(m.address)
+func (m *member) start(at reach.Place, config []string) (stop func(), err error) {
 	file := filepath.Join(m.dir, "zoo.cfg")
+	// All sessions come from one address, so the usual limit of 60 connections has to go
+	// (maxClientCnxns).
 	lines := append([]string{
-		"tickTime=2000", "dataDir=" + m.dir, "clientPort=" + port, "clientPortAddress=127.0.0.1", "maxClientCnxns=0",
-		"admin.enableServer=false", "preAllocSize=16384", "4lw.commands.whitelist=srvr",
+		"tickTime=2000", "dataDir=" + m.dir, fmt.Sprint("clientPort=", at.Client), "clientPortAddress=127.0.0.1", "maxClientCnxns=0",
+		"admin.enableServer=false", "preAllocSize=16384", "4lw.commands.whitelist=srvr,mntr",
 	}, config...)
 	err = errors.Join(
 		os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600),
@@ -182,6 +155,7 @@ func (m *member) start(config []string) (stop func(), err error) {
 		return nil, err
 	}
 
+	// The first logger on the class path wins, so the server's logging costs nothing.
 	stop, m.pid, err = supervise(m.dir, "java", "-Xmx1g", "-XX:+UseSerialGC",
 		"-cp", debianJars+"/slf4j-nop.jar:"+debianJars+"/*",
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
@@ -191,6 +165,8 @@ func (m *member) start(config []string) (stop func(), err error) {
 // supervise runs a command until stop is called or this process dies (in any way). Then it removes
 // the directory.
 func supervise(dir string, command ...string) (stop func(), pid int, err error) {
+	// The shell waits in cat until its standard input ends. That happens when this process closes
+	// it, or dies.
 	const script = `dir=$1; shift; "$@" </dev/null >"$dir/log" 2>&1 & echo $!; cat; kill -KILL $!; rm -rf "$dir"`
 	cmd := exec.Command("sh", append([]string{"-c", script, "supervisor", dir}, command...)...)
 	detach(cmd)
@@ -221,66 +197,17 @@ func supervise(dir string, command ...string) (stop func(), pid int, err error) 
 	return stop, pid, nil
 }
 
-// freeAddresses returns addresses of this machine on which no process listens.
-func freeAddresses(n int) ([]string, error) {
-	return several(n, func() (string, error) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", err
-		}
-		defer l.Close()
-		return l.Addr().String(), nil
-	})
-}
-
-// fourLetters sends a four-letter word to a server, and returns the answer.
-func fourLetters(address, word string) (string, error) {
-	c, err := net.DialTimeout("tcp", address, 5*time.Second)
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := io.WriteString(c, word); err != nil {
-		return "", err
-	}
-
-	answer, err := io.ReadAll(c)
-	if err == nil && !strings.Contains(string(answer), "Zookeeper version") {
-		err = fmt.Errorf("%s: %s", word, answer)
-	}
-
-	return string(answer), err
-}
-
-// version returns the version in the answer to srvr, without the build.
-func version(answer string) string {
-	line, _, _ := strings.Cut(answer, "\n")
-	line, _, _ = strings.Cut(strings.TrimPrefix(line, "Zookeeper version: "), "-")
-	return line
-}
-
 // received returns how many packets the servers have received since they started, or 0 if they
 // don't say.
 func (s *server) received() (n int64) {
 	for _, m := range s.members {
-		n += report(m.address, "Received: %d")
+		answer, _ := reach.Ask(m.address, "srvr")
+		_, count, _ := strings.Cut(answer, "Received: ")
+		var received int64
+		fmt.Sscan(count, &received)
+		n += received
 	}
 	return n
-}
-
-// report returns a number that a server reports about itself, or 0.
-func report(address, format string) (n int64) {
-	answer, err := fourLetters(address, "srvr")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(answer) {
-		if _, err := fmt.Sscanf(line, format, &n); err == nil {
-			return n
-		}
-	}
-	return 0
 }
 
 // cpuTime returns the processor time of all members so far.

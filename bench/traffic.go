@@ -1,43 +1,20 @@
 package main
 
 import (
-	"encoding/binary"
+	"math"
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// A traffic counts the traffic of a contestant's connections: requests (in total and by kind,
-// without pings and handshakes), and the bytes of each direction.
+// A traffic counts the traffic of a contestant's connections: requests (without pings and
+// handshakes), and the bytes of each direction.
 type traffic struct {
-	requests, pings, packets atomic.Int64 // packets are answers and events
-	sent, received           atomic.Int64 // bytes
-	kinds                    [len(kinds)]atomic.Int64
-	sessions                 atomic.Int64 // that were opened
-}
-
-// kinds are the names of requests, by their number in the protocol.
-var kinds = [...]string{
-	1: "create", 2: "delete", 3: "exists", 4: "read", 5: "set", 8: "list", 9: "sync", 12: "list", 13: "check", 14: "multi",
-	15: "create", 19: "create", 22: "multiread",
-}
-
-func (t *traffic) request(op uint32) {
-	if op == opPing {
-		t.pings.Add(1)
-		return
-	}
-	t.requests.Add(1)
-	if int(op) < len(t.kinds) {
-		t.kinds[op].Add(1)
-	}
-}
-
-func (t *traffic) byKind() (n [len(kinds)]int64) {
-	for i := range n {
-		n[i] = t.kinds[i].Load()
-	}
-	return n
+	requests       atomic.Int64
+	sent, received atomic.Int64 // bytes
+	sessions       atomic.Int64 // that were opened
 }
 
 // dial is a zk.Dialer.
@@ -49,65 +26,37 @@ func (t *traffic) dial(network, address string, timeout time.Duration) (net.Conn
 	return &countedConn{Conn: c, traffic: t}, nil
 }
 
-const (
-	opPing   = 11
-	xidPing  = 1<<32 - 2
-	fromHead = 12 // the head of a request: length, xid, operation
-	toHead   = 8  // the head of an answer: length, xid
-)
-
-// A countedConn follows the frames of both directions, however reads and writes cut them up.
+// A countedConn follows the frames that it sends, however writes cut them up.
 type countedConn struct {
 	net.Conn
 	traffic *traffic
-	out, in frames
+
+	shaken  bool   // the first frame (the handshake) has passed
+	partial []byte // the beginning of a frame, whose rest still has to come
 }
 
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.traffic.received.Add(int64(n))
-	c.in.follow(p[:n], toHead, func(head []byte) {
-		if binary.BigEndian.Uint32(head[4:]) != xidPing {
-			c.traffic.packets.Add(1)
-		}
-	})
 	return n, err
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
 	c.traffic.sent.Add(int64(len(p)))
-	c.out.follow(p, fromHead, func(head []byte) { c.traffic.request(binary.BigEndian.Uint32(head[8:])) })
+	// Count before the write: the server could answer before the write returns.
+	c.count(p)
 	return c.Conn.Write(p)
 }
 
-// frames follows the frames of a connection in one direction.
-type frames struct {
-	shaken bool // the first frame (the handshake) has passed
-	head   []byte
-	rest   int // bytes of the current frame that still have to come after its head
-}
-
-// follow calls seen with the head (that many bytes) of each frame except the first.
-func (f *frames) follow(p []byte, headBytes int, seen func(head []byte)) {
-	for len(p) > 0 {
-		if f.rest > 0 {
-			n := min(f.rest, len(p))
-			f.rest -= n
-			p = p[n:]
-			continue
+// count counts the requests that end in p.
+func (c *countedConn) count(p []byte) {
+	c.partial = append(c.partial, p...)
+	frame, rest, _ := zkwire.CutFrame(c.partial, math.MaxInt32)
+	for ; frame != nil; frame, rest, _ = zkwire.CutFrame(rest, math.MaxInt32) {
+		if head, _ := zkwire.ParseRequestHeader(frame); c.shaken && head.Op != zkwire.OpPing {
+			c.traffic.requests.Add(1)
 		}
-
-		n := min(headBytes-len(f.head), len(p))
-		f.head = append(f.head, p[:n]...)
-		p = p[n:]
-		if len(f.head) < headBytes {
-			return
-		}
-
-		f.rest = int(binary.BigEndian.Uint32(f.head)) + 4 - headBytes
-		if f.shaken {
-			seen(f.head)
-		}
-		f.shaken, f.head = true, f.head[:0]
+		c.shaken = true
 	}
+	c.partial = append(c.partial[:0], rest...)
 }

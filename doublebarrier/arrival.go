@@ -77,13 +77,14 @@ func (a *arrival) complete(s *recipe.Session, work func(context.Context, *recipe
 func (a *arrival) enter(ctx context.Context, s *recipe.Session) (outcome, error) {
 	err := a.checkSize(s, 0)
 	if err == nil {
-		err = a.resolve(ctx, s)
+		err = a.resolve(ctx, s) // a node of the session before
 	}
 	if err != nil {
 		return outcome{err: err}, nil
 	}
 
 	for {
+		// Join, wait for a gate, and become an entry or withdraw.
 		o, err := a.complete(s, a.join, func(joined outcome) {
 			if joined.err == nil {
 				late, _ := a.conclude(s, nil, errGone)
@@ -93,8 +94,11 @@ func (a *arrival) enter(ctx context.Context, s *recipe.Session) (outcome, error)
 		if err != nil || o.err != nil {
 			return o, err
 		}
+
 		g, failed := a.await(ctx, s)
 		o, err = a.conclude(s, g, failed)
+
+		// Join again if no gate has counted us, and the caller still waits.
 		switch {
 		case err != nil || errors.Is(o.err, errCounted):
 		case errors.Is(o.err, errGone):
@@ -157,6 +161,7 @@ func (a *arrival) look(ctx context.Context, s *recipe.Session) (*gate, *recipe.W
 	if r, err = a.agree(ctx, s, r); err != nil {
 		return nil, nil, err
 	}
+
 	g, err := a.open(ctx, s, r)
 	return g, watch, err
 }
@@ -166,7 +171,8 @@ func (a *arrival) look(ctx context.Context, s *recipe.Session) (*gate, *recipe.W
 // long as there is no event.
 func (a *arrival) read(ctx context.Context, s *recipe.Session) (record, *recipe.Watch, error) {
 	b := a.barrier
-	watch, stat, err := current(ctx, s, b.process())
+	watch := s.Watch(b.process())
+	stat, err := watch.Fresh(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
 		return record{}, nil, errGone // our node was below it
 	} else if err != nil {
@@ -197,6 +203,7 @@ func (a *arrival) clearOver(ctx context.Context, s *recipe.Session, r record) er
 		a.full = r.gate
 		return ErrFull
 	}
+
 	if _, err = a.write(ctx, s, r, r.closed(),
 		&zk.DeleteRequest{Path: r.gate.idNode(), Version: -1},
 		&zk.DeleteRequest{Path: r.gate.ready(), Version: -1}); err != nil {

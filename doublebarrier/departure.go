@@ -31,7 +31,10 @@ func (e *Entry) depart(ctx context.Context, s *recipe.Session, node string) erro
 			rest = len(left)
 		}
 	}
+
+	// The last member closes the gate.
 	e.over = rest == 0 && g.close(ctx, s) == nil
+
 	opener, _, _ := recipe.ParseOwner(g.id + "-")
 	if !e.over && opener.Session == s.ID() {
 		s.Go(func(ctx context.Context, s *recipe.Session) { g.awaitEnd(ctx, s, e.orphaned) })

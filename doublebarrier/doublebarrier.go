@@ -41,8 +41,8 @@ func WithWaiting() Option {
 
 // WithData stores data in the node of each member, for [Barrier.Waiting] to show, instead of the
 // [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together may have
-// [recipe.MaxData] bytes; [Barrier.Enter] returns [protocol.ErrTooLarge] for more. The caller
-// must not change the slice afterwards.
+// [recipe.MaxData] bytes; [Barrier.Enter] returns [protocol.ErrTooLarge] for more. The caller must
+// not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(b *Barrier) error {
 		b.data = data
@@ -83,9 +83,9 @@ func New(c *protocol.Client, path string, n int, opts ...Option) *Barrier {
 // client is closed.
 //
 // One transaction lets in all n members of a round. It fails if a member has gone, so either all
-// are let in or none. The first to come are the first to be let in. If a round is in progress, or n
-// others came first, Enter returns an error that wraps [ErrFull], or waits if the Barrier was made
-// [WithWaiting]. If all members of a gate have died, the next member removes it.
+// are let in or none. The first to come are the first to be let in. If a round is in progress or n
+// others came first, Enter returns an error that wraps [ErrFull] (or waits if the Barrier was made
+// [WithWaiting]). If all members of a gate have died, the next member removes it.
 //
 // If ctx ends, Enter withdraws and returns an error that wraps ctx's. That error is a promise: no
 // round has counted this call or will count it. If a round has counted it already, Enter returns
@@ -107,9 +107,9 @@ func New(c *protocol.Client, path string, n int, opts ...Option) *Barrier {
 // its number.) Members that agree go on waiting.
 //
 // Other errors wrap [protocol.ErrClosed], [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted],
-// [zk.ErrInvalidPath], or [zk.ErrNodeExists] if nodes of another library are at the path, or are
-// the server's own, such as [zk.ErrNoAuth]. The entry does not depend on ctx. It is lost with its
-// session.
+// [zk.ErrInvalidPath] or [zk.ErrNodeExists] (nodes of another library are at the path). All others
+// are the server's own (for example [zk.ErrNoAuth]). The entry does not depend on ctx. It is lost
+// with its session.
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNodeExists]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNodeExists
@@ -150,12 +150,12 @@ const grace = 50 * time.Millisecond
 // panicTimeout is how long a panic of fn waits for the release.
 const panicTimeout = time.Second
 
-// Do enters, calls fn with the entry and leaves, even if fn fails. The context of fn is cancelled
-// when the entry is lost, and its cause then wraps [protocol.ErrLost].
+// Do enters, calls fn with the entry and leaves (even if fn fails). The context of fn is cancelled
+// when the entry is lost. Its cause then wraps [protocol.ErrLost].
 //
-// Do blocks as [Barrier.Enter] does, then until fn has returned, and then as [Entry.Leave] does. If
-// fn panics, Do gives up its place and does not wait for the other members. It returns Enter's
-// error, or fn's joined with Leave's.
+// Do blocks as [Barrier.Enter] does, until fn has returned, and then as [Entry.Leave] does. If fn
+// panics, Do gives up its place and does not wait for the other members. It returns Enter's error,
+// or fn's error joined with Leave's error.
 func (b *Barrier) Do(ctx context.Context, fn func(ctx context.Context, e *Entry) error) (err error) {
 	if fn == nil {
 		return b.recipe.Wrap(errors.New("nil function"))

@@ -74,19 +74,18 @@ func (e *Entry) Node() string { return e.grant.Node() }
 func (e *Entry) Members() []string { return slices.Clone(e.gate.members) }
 
 // Leave gives the place back and waits until all other members of the round have left or died. It
-// blocks until then, or until ctx ends or the client is closed. The entry ends at once, and its
-// node is deleted in any case. If ctx ends first, Leave returns an error that wraps ctx's, and the
-// client completes the deletion in the background. Don't give it a ctx from [Entry.Context], which
-// ends with the entry.
+// also ends with ctx and with the client. The entry ends at once. Its node is deleted in any case:
+// if ctx ends first, Leave returns an error that wraps ctx's error and the client completes the
+// deletion in the background. Don't give it a ctx from [Entry.Context], which ends with the entry.
 //
 // Leave returns an error that wraps [protocol.ErrLost] if the entry was lost before, or if the
 // session ended before the deletion was confirmed. Once the deletion is confirmed, Leave also waits
-// across sessions. Other errors wrap [protocol.ErrClosed], or are the server's own, such as
-// [zk.ErrNoAuth]. Leave can be called again and concurrently: each call waits for the same end.
+// across sessions. Other errors wrap [protocol.ErrClosed] or are the server's own (for example
+// [zk.ErrNoAuth]). Leave can be called again and concurrently: each call waits for the same end.
 //
-// The last member to leave closes the gate, which wakes the others. Its transaction cannot hit a
-// later gate. The last member may have died, so after a third of a session timeout each waiter also
-// watches a member that has not left.
+// The last member to leave closes the gate. That wakes the others, and it cannot hit a later gate.
+// The last member may have died, so after a third of a session timeout each waiter also watches a
+// member that has not left.
 //
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (e *Entry) Leave(ctx context.Context) error {
@@ -97,6 +96,7 @@ func (e *Entry) Leave(ctx context.Context) error {
 		return nil
 	}
 
+	// The node is gone. Wait for the others, in the next session if this one is lost.
 	r, began := e.gate.recipe, time.Now()
 	leaves, in := r.Mode("leave"), (*recipe.Session)(nil)
 	leaves.Waiting(ctx)
@@ -108,6 +108,7 @@ func (e *Entry) Leave(ctx context.Context) error {
 		}
 		return struct{}{}, e.gate.awaitEnd(ctx, s, e.orphaned)
 	})
+
 	err = r.Wrap(err)
 	leaves.Waited(ctx, began, in, 0, err)
 	return err

@@ -63,7 +63,8 @@ func (g *gate) awaitEnd(ctx context.Context, s *recipe.Session, long bool) error
 	}
 
 	for {
-		end, stat, err := current(ctx, s, node)
+		end := s.Watch(node)
+		stat, err := end.Fresh(ctx)
 		if errors.Is(err, zk.ErrNoNode) { // perhaps not the whole path, but the record with its container
 			return g.close(ctx, s)
 		} else if err != nil || stat.Mzxid != g.token {

@@ -63,10 +63,12 @@ func (a *arrival) list(ctx context.Context, s *recipe.Session, r record) ([]memb
 	if err != nil {
 		return nil, err
 	}
+
 	line = slices.DeleteFunc(line, func(m member) bool { return m.Sequence < r.From })
 	if !slices.ContainsFunc(line, func(m member) bool { return m.Node == a.own.Node }) {
 		return nil, errGone
 	}
+
 	n := line[0].Size
 	if n != a.barrier.n {
 		return nil, fmt.Errorf("%w: %d here, %d at the others", ErrSize, a.barrier.n, n)
@@ -87,6 +89,7 @@ func (a *arrival) open(ctx context.Context, s *recipe.Session, r record) (*gate,
 	if int(a.own.Sequence-r.From) < b.n-1 {
 		return nil, nil
 	}
+
 	line, err := a.list(ctx, s, r)
 	if err != nil {
 		return nil, err
@@ -111,6 +114,7 @@ func (a *arrival) open(ctx context.Context, s *recipe.Session, r record) (*gate,
 	if err := a.checkSize(s, len(r.Preamble)); err != nil {
 		return nil, err
 	}
+
 	opened.Rounds++
 	opened.Gate = s.NewOwner().String()
 	return a.count(ctx, s, r, opened)
@@ -127,6 +131,7 @@ func (a *arrival) count(ctx context.Context, s *recipe.Session, r, opened record
 	for _, m := range opened.Members {
 		ops = append(ops, &zk.CheckVersionRequest{Path: b.member(m), Version: -1})
 	}
+
 	ready := opened
 	ready.Preamble = ""
 	ops = append(ops,

@@ -34,7 +34,8 @@ func TestDeadMembersDoNotDelayALeave(t *testing.T) {
 				began := time.Now()
 				var all []*call
 				for i, e := range entries {
-					// Of some that die while they wait, too, nobody sees how many are left.
+					// Some members die while they wait as well, so no member sees how many are
+					// left.
 					if !slices.Contains(dead, i) || !before && i > 1 && i < n-1 && len(dead) == 7 {
 						all = append(all, s.leave(e))
 					}

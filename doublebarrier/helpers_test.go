@@ -213,7 +213,7 @@ func (s *scene) set(record string) {
 
 func (s *scene) delete(node string) { s.NoError(s.conn.Delete(node, -1)) }
 
-// wipe deletes a node and all that is below it, as far as nobody creates that again.
+// wipe deletes a node and all nodes below it (unless another client creates them again).
 func (s *scene) wipe(node string) {
 	children, _, _ := s.conn.Children(node)
 	for _, child := range children {
@@ -244,8 +244,8 @@ func (s *scene) hold(i int) {
 	suite.Must(s.t, doublebarrier.New(s.Clients[i], s.path+"2", 1, doublebarrier.WithWaiting()).Enter)
 }
 
-// loseSession ends the session of the i-th client, which holds something. The servers don't know that
-// until the next one begins.
+// loseSession ends the session of the i-th client, which holds something. The servers don't know
+// that until the next one begins.
 func (s *scene) loseSession(i int) {
 	old := suite.Session(s.t, s.Clients[i])
 	s.Embedded().SetClockRate(0.1)

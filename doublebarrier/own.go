@@ -128,6 +128,8 @@ func (a *arrival) withdraw(ctx context.Context, s *recipe.Session) (*gate, error
 		a.vanished(f)
 		return nil, nil
 	}
+
+	// A member that was counted and has lost its node has no place inside.
 	stat, err := s.Exists(ctx, r.gate.member(a.own.Node))
 	if err == nil && stat == nil {
 		err = errCounted
@@ -154,6 +156,7 @@ func (a *arrival) resolve(ctx context.Context, s *recipe.Session) error {
 		return err
 	}
 
+	// Remove all nodes of this arrival that no gate has counted.
 	f := unknown
 	for _, m := range line {
 		if m.Owner != a.owner {
@@ -171,6 +174,7 @@ func (a *arrival) resolve(ctx context.Context, s *recipe.Session) error {
 		}
 	}
 
+	// If a node is gone, only the record can say that it was counted.
 	r, err := b.read(ctx, s)
 	if err == nil && r.gate.hasOwner(a.owner) {
 		err = errCounted
@@ -227,6 +231,7 @@ func (a *arrival) write(ctx context.Context, s *recipe.Session, r record, data [
 		return r, err
 	}
 
+	// Our node was in line when the record changed, so the new record spares it if the old one did.
 	f := a.judge(r, true)
 	r.version, r.mzxid = answers[1].Stat.Version, answers[1].Stat.Mzxid
 	if f == uncounted {

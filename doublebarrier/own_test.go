@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -145,37 +144,6 @@ func TestEnterThatHasLostASessionIsUncertain(t *testing.T) {
 			e.fails(test.wants...)
 		})
 	}
-}
-
-// Enter gives up before it knows that its member was created. A round counts that. It leaves at once.
-func TestMemberThatIsCountedAfterEnterHasReturnedLeaves(t *testing.T) {
-	play(t, 2, func(s *scene) {
-		s.keep("")
-		s.Links[0].StallReplies()
-		e := s.enter(0, 2)
-		e.cancel()
-		e.fails(context.Canceled, protocol.ErrUncertain)
-		other := s.enter(1, 2)
-		s.Calm()
-		s.finish(other)
-	})
-}
-
-// Enter gives up while the node above its member is created. It creates no member after that, which
-// a gate might count.
-func TestEnterThatHasGivenUpCreatesNoMember(t *testing.T) {
-	play(t, 1, func(s *scene) {
-		suite.Keep(s.t, s.operator, s.path)
-		g := s.gate(0, recipestest.OpCreateContainer)
-		g.Shut()
-		e := s.enter(0, 2)
-		e.cancel()
-		e.fails(context.Canceled)
-		members := s.Links[0].Count(recipestest.OpCreate)
-		g.Open()
-		synctest.Wait()
-		s.Equal(members, s.Links[0].Count(recipestest.OpCreate))
-	})
 }
 
 // The server refuses to let a member read its gate, look for its node, or withdraw. Enter returns

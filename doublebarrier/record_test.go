@@ -15,7 +15,8 @@ import (
 )
 
 // Other clients have data in front of the record, or replace it when a gate opens. What they have
-// written stays. It may leave no room for the gate in one request, which no server gets to see then.
+// written stays. It may leave no room for the gate in one request, which no server gets to see
+// then.
 func TestRecordKeepsTheDataOfOthers(t *testing.T) {
 	play(t, 2, func(s *scene) {
 		s.keep("others ")
@@ -34,9 +35,9 @@ func TestRecordKeepsTheDataOfOthers(t *testing.T) {
 	})
 }
 
-// The record is replaced during a round, so ready alone says which. A member that has not heard of its
-// gate enters. One that waits for the next round does not ask again and again. Waiting shows the
-// members, also if ready goes meanwhile.
+// The record is replaced during a round, so ready alone says which. A member that has not heard of
+// its gate enters. One that waits for the next round does not ask again and again. Waiting shows
+// the members, also if ready goes meanwhile.
 func TestGateIsReadFromReadyWhenTheRecordIsLost(t *testing.T) {
 	sweep(t, 4, func(s *scene, step int) bool {
 		first := s.enter(1, 2)
@@ -60,8 +61,8 @@ func TestGateIsReadFromReadyWhenTheRecordIsLost(t *testing.T) {
 	})
 }
 
-// A gate opens while a member is at any step of Enter, perhaps between reading the record and ready.
-// That member leaves last, and clears the record.
+// A gate opens while a member is at any step of Enter, perhaps between reading the record and
+// ready. That member leaves last, and clears the record.
 func TestRecordIsReadAgainWhenAGateOpensMeanwhile(t *testing.T) {
 	sweep(t, 2, func(s *scene, step int) bool {
 		s.keep("foreign")
@@ -79,8 +80,8 @@ func TestRecordIsReadAgainWhenAGateOpensMeanwhile(t *testing.T) {
 	})
 }
 
-// Another client has created ready when a member is about to open the gate. All who wait get to know
-// that.
+// Another client has created ready when a member is about to open the gate. All who wait get to
+// know that.
 func TestForeignReadyIsRefused(t *testing.T) {
 	play(t, 2, func(s *scene) {
 		s.keep("")
@@ -137,6 +138,7 @@ func TestNumbersBeginAgain(t *testing.T) {
 			}
 			first, second := s.enter(2, 2), s.enter(3, 2)
 			s.Equal(record == "none" || record == withGate, first.must().Round() == 11)
+			s.Regexp("-[12]-of-2-", first.entry.Node(), "it has not joined again and again")
 			s.finish(first, second)
 		}
 		s.Calm()
@@ -144,8 +146,9 @@ func TestNumbersBeginAgain(t *testing.T) {
 	})
 }
 
-// A gate has counted a member that is cut off, and all that told of it is deleted by hand. The member
-// does not wait for ever, and no gate counts it twice: it joins again when another has agreed anew.
+// A gate has counted a member that is cut off, and all that told of it is deleted by hand. The
+// member does not wait for ever, and no gate counts it twice: it joins again when another has
+// agreed anew.
 func TestMemberThatWasCountedByALostGateJoinsAgain(t *testing.T) {
 	play(t, 3, func(s *scene) {
 		waiting := s.enter(0, 2)

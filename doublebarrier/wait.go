@@ -3,25 +3,8 @@ package doublebarrier
 import (
 	"context"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
-
-// current watches a node and returns its Stat. What another Watch of the session has read holds if
-// there was no event and no reconnect since.
-func current(ctx context.Context, s *recipe.Session, node string) (*recipe.Watch, *zk.Stat, error) {
-	for {
-		watch := s.Watch(node)
-		if same, err := watch.Current(ctx); err != nil {
-			return nil, nil, err
-		} else if !same {
-			continue
-		}
-		stat, err := watch.Ready(ctx)
-		return watch, stat, err
-	}
-}
 
 // waitFor blocks until the watch fires, or for a third of a session timeout. It reports whether
 // that has passed: the wait is long from then on. Once it is long, waitFor watches another node as

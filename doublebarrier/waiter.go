@@ -2,11 +2,8 @@ package doublebarrier
 
 import (
 	"context"
-	"errors"
-	"sync"
+	"slices"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
@@ -23,10 +20,8 @@ type Waiter struct {
 	N       int       // how many members it expects in a round
 }
 
-const (
-	readers    = 16 // how many nodes are read at the same time
-	maxLookups = 4  // how often Waiting looks again because a round has begun or ended meanwhile
-)
+// maxLookups is how often Waiting looks again because a round has begun or ended meanwhile.
+const maxLookups = 4
 
 // Waiting returns the members that have come and not left (inside or waiting), in order of arrival.
 // It leaves out members whose sessions have ended, and members that wait for a round to end (see
@@ -53,6 +48,7 @@ func (b *Barrier) waiting(ctx context.Context) ([]Waiter, error) {
 		return nil, err
 	}
 
+	// The line and the record are two reads, between which a round can begin or end.
 	var r record
 	var line []member
 	for lookup := 0; ; lookup++ {
@@ -72,35 +68,24 @@ func (b *Barrier) waiting(ctx context.Context) ([]Waiter, error) {
 
 // waiters reads the members in line, without members that have gone.
 func (b *Barrier) waiters(ctx context.Context, s *recipe.Session, r record, line []member) ([]Waiter, error) {
-	all, errs := make([]Waiter, len(line)), make([]error, len(line))
-	slots := make(chan struct{}, readers)
-	var wg sync.WaitGroup
-	for i, m := range line {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			data, stat, err := s.Get(ctx, b.member(m.Node))
-			if errs[i] = err; err != nil {
-				return
-			}
-			all[i] = Waiter{
-				Node: m.Node, Session: stat.EphemeralOwner, Data: data, Since: time.UnixMilli(stat.Ctime),
-				Inside: r.gate.has(m.Node), Round: r.Rounds, N: m.Size,
-			}
-			if !all[i].Inside {
-				all[i].Round++
-			}
-		})
-	}
-	wg.Wait()
-
-	there := all[:0]
-	for i, err := range errs {
-		if err == nil {
-			there = append(there, all[i])
-		} else if !errors.Is(err, zk.ErrNoNode) {
-			return nil, err
+	all, err := recipe.ReadAll(line, func(m member) (w Waiter, err error) {
+		data, stat, err := s.Get(ctx, b.member(m.Node))
+		if err != nil {
+			return w, err
 		}
+
+		w = Waiter{
+			Node: m.Node, Session: stat.EphemeralOwner, Data: data, Since: time.UnixMilli(stat.Ctime),
+			Inside: r.gate.has(m.Node), Round: r.Rounds, N: m.Size,
+		}
+		if !w.Inside {
+			w.Round++
+		}
+		return w, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return there, nil
+
+	return slices.DeleteFunc(all, func(w Waiter) bool { return w.Node == "" }), nil
 }

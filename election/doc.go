@@ -5,7 +5,7 @@
 //		return serve(ctx, t.Token()) // until ctx ends, which it does if the term is lost
 //	})
 //
-// Other processes ask [Election.Leader] for the leader's value (its address, say), or follow it
+// Other processes ask [Election.Leader] for the leader's value (such as its address) or follow it
 // with [Election.Observe]. A request handler asks [Election.Leading]. [Election.Listen] is for
 // programs that want a callback.
 //
@@ -49,9 +49,9 @@
 // that ResignTo passed over.
 //
 // Curator's LeaderLatch doesn't wait for our candidates: it leads as soon as no other latch is
-// ahead. A candidate that sees a LeaderLatch behind it gets [protocol.ErrMixed]. But a leader doesn't
-// see a LeaderLatch come, and nor does the candidate that it lets in when it resigns. (A leader would
-// have to list all candidates whenever one comes or goes, in every fleet, and would still find out
-// only after the latch leads. A candidate would lead one request later.) So don't start a LeaderLatch
-// while a Term may be held. Curator's LeaderSelector waits for our candidates.
+// ahead. A candidate that sees a LeaderLatch behind it gets [protocol.ErrMixed]. But a leader
+// doesn't see a LeaderLatch come, and nor does the candidate that it lets in when it resigns. (A
+// leader would have to list all candidates whenever one comes or goes, in every fleet, and would
+// still find out only after the latch leads. A candidate would lead one request later.) So don't
+// start a LeaderLatch while a Term may be held. Curator's LeaderSelector waits for our candidates.
 package election

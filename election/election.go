@@ -50,8 +50,8 @@ type Option func(*Election) error
 
 // WithBackOff paces [Election.Run] with what newBackOff returns. After a term of less than a
 // second, Run pauses before it campaigns again. After a longer term Run calls newBackOff again. The
-// default is exponential, jittered, from 20 milliseconds to one second. If the back-off stops, Run
-// returns.
+// default grows exponentially from 20 milliseconds to one second (jittered). If the back-off stops,
+// Run returns.
 func WithBackOff(newBackOff func() backoff.BackOff) Option {
 	return func(e *Election) error {
 		if newBackOff == nil {
@@ -71,9 +71,9 @@ func WithBackOff(newBackOff func() backoff.BackOff) Option {
 // it is elected at that very moment. A withdrawal that takes longer goes on in the background.
 //
 // If Campaign loses its session or its node while it waits, it joins again at the end of the line
-// (in the next session, if the session was lost). Other errors wrap [protocol.ErrClosed],
+// (after a lost session in the next session). Other errors wrap [protocol.ErrClosed],
 // [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [protocol.ErrMixed] or
-// [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
+// [zk.ErrInvalidPath]. Or they are the server's own (such as [zk.ErrNoAuth]).
 //
 // The term does not depend on ctx. It is lost with its session.
 //
@@ -106,7 +106,7 @@ func (e *Election) note(t *Term) {
 
 // Leading returns the term that this Election value holds now, whichever goroutine won it by
 // Campaign or Run. It is for a handler that asks whether its process leads: it computes the answer
-// from the clocks, as [Term.Err] does, without I/O. The term can end right after the call, so fence
+// from the clocks (as [Term.Err] does) without I/O. The term can end right after the call, so fence
 // what the handler writes with [Term.Multi] or [Term.Token]. Leading is safe for concurrent use.
 func (e *Election) Leading() (t *Term, ok bool) {
 	t = e.latest.Load()
@@ -154,14 +154,14 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 	for {
 		t, err := e.Campaign(ctx, value)
 		if err != nil && errors.Is(err, ctx.Err()) {
-			return e.recipe.Wrap(stopped(ctx))
+			return e.recipe.Wrap(recipe.Cancelled(ctx))
 		} else if err != nil {
 			return err
 		}
 
 		began := time.Now()
 		if err := e.lead(ctx, t, lead); err != nil || ctx.Err() != nil {
-			return cmp.Or(err, e.recipe.Wrap(stopped(ctx)))
+			return cmp.Or(err, e.recipe.Wrap(recipe.Cancelled(ctx)))
 		}
 
 		// Short terms can follow each other: the pauses grow until a term lasts.
@@ -181,14 +181,6 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		case <-ctx.Done(): // Campaign says so
 		}
 	}
-}
-
-// stopped returns the result of a verb that goes on until ctx ends.
-func stopped(ctx context.Context) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return nil
-	}
-	return recipe.Ended(ctx)
 }
 
 // lead calls lead for one term. It returns nil if Run must campaign again, or if ctx was cancelled.

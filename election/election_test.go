@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/election"
@@ -132,23 +131,4 @@ func TestRunReturnsTheErrorOfLead(t *testing.T) {
 			suite.Await(t, 0, e.Candidates)
 		})
 	}
-}
-
-func TestRunReturnsARefusalOfItsResignation(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, c := srv.Root(t)+"/e", srv.Client(t)
-		suite.Keep(t, c, path)
-		conn := suite.Session(t, c).Conn()
-		allow := func(perms int32) {
-			_, err := conn.SetACL(path, zk.WorldACL(perms), -1)
-			require.NoError(t, err)
-		}
-		e := election.New(srv.Client(t), path)
-		require.ErrorIs(t, e.Run(suite.Lasting(t), nil, func(context.Context, *election.Term) error {
-			allow(zk.PermAll &^ zk.PermDelete)
-			return nil
-		}), zk.ErrNoAuth)
-		allow(zk.PermAll)
-		suite.Await(t, 0, e.Candidates)
-	})
 }

@@ -51,23 +51,28 @@ func Example() {
 	// true
 }
 
+// connect returns a client of an embedded server, and what ends both.
+func connect() (client *protocol.Client, stop func()) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = protocol.Connect(context.Background(), server.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() { client.Close(); server.Close() }
+}
+
 // Listen is for a program that has a main loop of its own.
 func ExampleElection_Listen() {
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 	e := election.New(client, "/services/billing/leader")
 
 	led := false
-	err = e.Listen(ctx, []byte("10.0.0.7:8080"), func(s election.State) {
+	err := e.Listen(ctx, []byte("10.0.0.7:8080"), func(s election.State) {
 		switch {
 		case s.Term != nil:
 			fmt.Printf("%s leads\n", s.Leader.Value)
@@ -87,16 +92,8 @@ func ExampleElection_Listen() {
 // Clients of a service follow its leader.
 func ExampleElection_Observe() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	e := election.New(client, "/services/billing/leader")
 	term, err := e.Campaign(ctx, []byte("10.0.0.7:8080"))
@@ -125,16 +122,8 @@ func ExampleElection_Observe() {
 // Before a machine is shut down, its process hands the leadership to a candidate of its choice.
 func ExampleTerm_ResignTo() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	e := election.New(client, "/services/billing/leader")
 	term, err := e.Campaign(ctx, []byte("host-1"))
@@ -172,26 +161,17 @@ func ExampleTerm_ResignTo() {
 
 // A leader that fails at once does not campaign again in a tight loop.
 func ExampleWithBackOff() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	e := election.New(client, "/services/billing/leader", election.WithBackOff(func() backoff.BackOff {
 		return backoff.NewConstantBackOff(10 * time.Millisecond)
 	}))
-	ctx, stop := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(context.Background())
 	terms := 0
-	err = e.Run(ctx, []byte("10.0.0.7:8080"), func(ctx context.Context, t *election.Term) error {
+	err := e.Run(ctx, []byte("10.0.0.7:8080"), func(ctx context.Context, t *election.Term) error {
 		if terms++; terms == 2 {
-			stop()
+			cancel()
 		}
 		return nil // resigns, and campaigns again
 	})

@@ -23,8 +23,8 @@ func campaign(t *testing.T, c *protocol.Client, path, value string) *election.Te
 	})
 }
 
-// stand makes a candidate of this name campaign, and returns when it is in line behind n others. The
-// term is nil if the campaign fails.
+// stand makes a candidate of this name campaign, and returns when it is in line behind n others.
+// The term is nil if the campaign fails.
 func stand(t *testing.T, c *protocol.Client, path, name string, n int) <-chan *election.Term {
 	t.Helper()
 	e := election.New(c, path)

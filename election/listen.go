@@ -33,21 +33,21 @@ type State struct {
 // changes that [Election.Observe] skips.
 //
 // When f is called with a term, its Err is nil, so no other candidate leads. When ctx ends, Listen
-// calls f without the term and resigns only after f has returned, so no other candidate leads
-// meanwhile. Listen reports all other ends (the loss of the session, a [Term.Resign], an operator's
-// [Election.Break]) as soon as it notices them, and the next leader can be elected before f
+// calls f without the term and resigns only after f has returned. So no other candidate leads
+// meanwhile. Listen reports all other ends (such as the loss of the session, or an operator's
+// [Election.Break]) as soon as it notices them. Then the next leader can be elected before f
 // returns. So work under [Term.Context], and fence what you write with [Term.Multi] or
 // [Term.Token].
 //
-// f may block, and may call the election, the term and the client. Meanwhile the term goes on or is
+// f can block and can call the election, the term and the client. Meanwhile the term goes on or is
 // lost ([Election.Leading] says which), and the next call of f gets the newest leader. Listen
 // neither resigns nor campaigns again before f has returned. If f panics, Listen resigns and
 // panics.
 //
 // After a lost session Listen campaigns in the next session, at the end of the line. It pauses
-// after short terms (see [WithBackOff]). It returns nil if ctx was cancelled, ctx's error if its
-// deadline has passed, or [protocol.ErrLost] if the term was lost as well. It also returns the
-// errors of [Election.Campaign] and Observe and costs what both cost. Concurrent calls are
+// after short terms (see [WithBackOff]). It returns nil if ctx was cancelled and ctx's error if its
+// deadline has passed. If the term was lost as well, it returns [protocol.ErrLost]. It also returns
+// the errors of [Election.Campaign] and Observe and costs what both cost. Concurrent calls are
 // separate candidates. The caller must not change the value before Listen returns.
 func (e *Election) Listen(ctx context.Context, value []byte, f func(State)) error {
 	if f == nil {

@@ -49,9 +49,9 @@ type Candidate struct {
 // in line. It may not have noticed yet, or it may be dead and not have expired yet.
 //
 // Leader blocks until the server has answered three times or ctx ends. If there is no session, it
-// waits for the next. Its error wraps [ErrNoLeader] if there is no leader, ctx's error,
-// [protocol.ErrClosed] or [zk.ErrInvalidPath], or is the server's own. It is safe for concurrent
-// use.
+// waits for the next. If there is no leader, its error wraps [ErrNoLeader]. Other errors wrap ctx's
+// error, [protocol.ErrClosed] or [zk.ErrInvalidPath] (or are the server's own). It is safe for
+// concurrent use.
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
@@ -86,15 +86,15 @@ func (e *Election) first(ctx context.Context, s *recipe.Session) (Leader, error)
 	}
 }
 
-// Observe yields the leader, as [Election.Leader] returns it, or a vacant Leader if there is none.
+// Observe yields the leader as [Election.Leader] returns it (or a vacant Leader if there is none).
 // Then it yields every change: another leader, another value, or a vacancy. It can skip changes
-// that last for less than a round trip, or that come and go while there is no connection, but it
-// never skips the last change. A slow loop gets the newest leader.
+// that last for less than a round trip or that come and go while there is no connection. It never
+// skips the last change. A slow loop gets the newest leader.
 //
 // Observe blocks between changes, and while the session is suspended. If a session is lost, it goes
-// on in the next session. It ends with the loop, when ctx is cancelled, or with an error, which it
-// yields last with a vacant Leader. The error is ctx's if its deadline has passed, wraps
-// [protocol.ErrClosed] or [zk.ErrInvalidPath], or is the server's own.
+// on in the next session. It ends with the loop or when ctx is cancelled. If it ends with an error,
+// it yields the error last with a vacant Leader. The error is ctx's if its deadline has passed.
+// Otherwise it wraps [protocol.ErrClosed] or [zk.ErrInvalidPath] (or is the server's own).
 //
 // The caller may keep a Leader but must not change it. The sequence can be ranged over several
 // times and concurrently. All loops of a client share one watch and its requests (one request a
@@ -106,7 +106,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 		o := &observation{election: e, yield: func(l Leader, _ *recipe.Session) bool { return yield(l, nil) }}
 		err := o.run(ctx)
 		if ctx != nil && ctx.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
-			err = e.recipe.Wrap(stopped(ctx))
+			err = e.recipe.Wrap(recipe.Cancelled(ctx))
 		}
 		if !o.enough && err != nil {
 			yield(Leader{}, err)
@@ -172,9 +172,9 @@ func (o *observation) follow(ctx context.Context, s *recipe.Session) error {
 	return nil
 }
 
-// Candidates returns the candidates in line, the leader first, as of a moment after the call began.
-// It blocks until the server has answered, with one request for each of them, or ctx ends. Its
-// error is ctx's, wraps [protocol.ErrLost] if the session ends, or is the server's own.
+// Candidates returns the candidates in line (the leader first) as of a moment after the call began.
+// It blocks until the server has answered or ctx ends. It makes one request for each candidate. If
+// the session ends, its error wraps [protocol.ErrLost]. Otherwise it is ctx's or the server's own.
 func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 	contenders, err := e.line.Contenders(ctx)
 	if err != nil {

@@ -41,9 +41,8 @@ var (
 //   - [protocol.ErrTooLarge]: thousands of candidates would have to be passed over;
 //   - ctx's error, if ctx ended early enough.
 //
-// There is one exception. If the candidate leaves at the last moment, ResignTo also returns
-// ErrNotInLine, but the term has ended and the next in line leads. It also returns the errors of
-// Resign.
+// There is one exception. ResignTo also returns ErrNotInLine if the candidate leaves at the last
+// moment. Then the term has ended and the next in line leads. It also returns the errors of Resign.
 func (t *Term) ResignTo(ctx context.Context, node string) error {
 	g, r := t.grant, t.election.recipe
 	if err := r.ValidateCall(ctx, nil); err != nil {

@@ -63,17 +63,17 @@ func (t *Term) Node() string { return t.grant.Node() }
 // can be called again and concurrently: each call waits for the same deletion.
 func (t *Term) Resign(ctx context.Context) error { return t.grant.Release(ctx) }
 
-// Proclaim changes the leader's value, which [Election.Leader], [Election.Observe] and
-// [Election.Candidates] show. It takes effect once: a value that a later Proclaim has replaced does
-// not come back. It blocks until the server has answered two requests (four if an answer was lost)
-// or ctx ends, and while the session is suspended. Of concurrent calls, one takes effect last. The
-// caller must not change the slice before Proclaim returns, or ever if ctx ended first.
+// Proclaim changes the leader's value. [Election.Leader], [Election.Observe] and
+// [Election.Candidates] show it. It takes effect once: a value that a later Proclaim has replaced
+// does not come back. It blocks until the server has answered two requests (four if an answer was
+// lost) or ctx ends, and while the session is suspended. Of concurrent calls, one takes effect
+// last. The caller must not change the slice before Proclaim returns, or ever if ctx ended first.
 //
 // If the term ended before, the error wraps [protocol.ErrLost] or [protocol.ErrReleased]. It may
-// also wrap [protocol.ErrTooLarge], or be the server's own. If it is ctx's error, the error of a
-// back-off that has stopped, or [protocol.ErrUncertain], the value may or may not have changed. A
-// lost term's Proclaim changes nothing, however late it arrives: its node is gone and the name is
-// never used again.
+// also wrap [protocol.ErrTooLarge], or be the server's own. If it is [protocol.ErrUncertain] or the
+// error of ctx (or of a back-off that has stopped), the value may or may not have changed. A lost
+// term's Proclaim changes nothing, however late it arrives: its node is gone and the name is never
+// used again.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	return t.grant.SetData(ctx, value)
 }

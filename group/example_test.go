@@ -11,18 +11,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-func Example() {
-	ctx := context.Background()
+// connect returns a client of an embedded server, and what ends both.
+func connect() (client *protocol.Client, stop func()) {
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	client, err = protocol.Connect(context.Background(), server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
+	return client, func() { client.Close(); server.Close() }
+}
+
+func Example() {
+	ctx := context.Background()
+	client, stop := connect()
+	defer stop()
 
 	g := group.New(client, "/services/search")
 	me, err := g.Join(ctx, "host-4", []byte("10.0.0.4:8080"))
@@ -47,16 +52,8 @@ func Example() {
 // A member that must not act while another one may have its name looks at Joined.
 func ExampleMember_Changes() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	me, err := group.New(client, "/services/search").Join(ctx, "host-4", nil)
 	if err != nil {
@@ -75,17 +72,9 @@ func ExampleMember_Changes() {
 
 // Each member consumes its partitions, and gives them up when they go to another member.
 func ExampleMember_Share() {
-	ctx, stop := context.WithCancel(context.Background())
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	client, stop := connect()
+	defer stop()
 
 	g := group.New(client, "/consumers")
 	me, err := g.Join(ctx, "host-4", nil)
@@ -96,7 +85,7 @@ func ExampleMember_Share() {
 
 	err = me.Share(ctx, []string{"partition-7"}, func(ctx context.Context, a *group.Assignment) error {
 		fmt.Println("consuming", a.Item())
-		stop() // a service goes on
+		cancel() // a service goes on
 		<-ctx.Done()
 		return ctx.Err()
 	})
@@ -109,16 +98,8 @@ func ExampleMember_Share() {
 // A coordinator begins once three workers are there.
 func ExampleGroup_Await() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	workers := group.New(client, "/workers")
 	for _, name := range []string{"host-1", "host-2", "host-3"} { // each in a process of its own
@@ -144,17 +125,9 @@ func ExampleGroup_Await() {
 
 // The partitions change while they are shared.
 func ExampleMember_ShareAll() {
-	ctx, stop := context.WithCancel(context.Background())
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	client, stop := connect()
+	defer stop()
 
 	// A pod that is started again has its name at once, and its partitions if that takes no minute.
 	g := group.New(client, "/consumers", group.WithIdentity("pod-4"), group.WithGrace(time.Minute))
@@ -172,7 +145,7 @@ func ExampleMember_ShareAll() {
 		case "partition-7":
 			partitions <- []string{"partition-8"}
 		case "partition-8":
-			stop() // a service goes on
+			cancel() // a service goes on
 		}
 		<-ctx.Done()
 		return ctx.Err()
@@ -187,16 +160,8 @@ func ExampleMember_ShareAll() {
 // A load balancer follows the weights that its backends set.
 func ExampleGroup_WatchData() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	backends := group.New(client, "/backends")
 	me, err := backends.TryJoin(ctx, "host-4", []byte("weight 1"))

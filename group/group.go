@@ -1,6 +1,7 @@
 package group
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,8 @@ var ErrNameTaken = errors.New("name taken")
 type Group struct {
 	client   *protocol.Client
 	recipe   *recipe.Recipe
-	identity string        // empty: none
-	grace    time.Duration // before the items of a member that has gone are shared out
+	identity string        // empty if there is none
+	grace    time.Duration // how long the items of a member that has gone are left alone
 }
 
 // A Peer is a member as the others see it.
@@ -35,7 +36,12 @@ type Peer struct {
 	Session int64     // its session's ID; 0 if that is hidden, too (from ZooKeeper 3.8.4 and 3.9.2 on)
 	Since   time.Time // when it joined, by the server's clock; zero if that is hidden
 
-	czxid int64 // of its node; it orders members by when they joined
+	czxid int64 // its node's; members are ordered by it
+}
+
+// equal reports whether p and other are one member with the same data.
+func (p Peer) equal(other Peer) bool {
+	return p.Name == other.Name && p.czxid == other.czxid && bytes.Equal(p.Data, other.Data)
 }
 
 // An Option shapes a group; give it to [New].
@@ -71,21 +77,22 @@ func WithGrace(d time.Duration) Option {
 	}
 }
 
-// New returns the group at path, a node of its own that is created as needed. New does no I/O and
-// cannot fail: the first call reports a nil client or a bad path.
+// New returns the group at path, which needs a node of its own. (The node is created when it is
+// needed.) New does no I/O and cannot fail: the first call reports a nil client or a bad path.
 func New(c *protocol.Client, path string, opts ...Option) *Group {
 	g := &Group{client: c, recipe: recipe.New(c, "group", path)}
 	recipe.Configure(g.recipe, g, opts)
 	return g
 }
 
-// Members returns the members in order of joining, as of a moment after the call began. A dead
+// Members returns the members in order of joining (as of a moment after the call began). A dead
 // member is there until its session expires. (The answer can be older if the server follows a
 // deposed leader: see [recipe.Session.Sync].)
 //
 // Members blocks until the server has answered (two requests and one for each member) or ctx ends.
-// If a session is lost, it goes on in the next session. Its error wraps ctx's, [protocol.ErrClosed]
-// or [zk.ErrInvalidPath], or is the server's own. The caller may keep and change the slice.
+// If a session is lost, it goes on in the next session. Its error wraps ctx's error,
+// [protocol.ErrClosed] or [zk.ErrInvalidPath]. Other errors are the server's own. The caller may
+// keep and change the slice.
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (g *Group) Members(ctx context.Context) ([]Peer, error) {
@@ -93,18 +100,15 @@ func (g *Group) Members(ctx context.Context) ([]Peer, error) {
 		if err := s.Sync(ctx, g.recipe.Path()); err != nil {
 			return nil, err
 		}
+
 		children, dir, err := s.Children(ctx, g.recipe.Path())
-		if errors.Is(err, zk.ErrNoNode) {
-			return nil, nil
-		} else if err != nil {
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return nil, err
 		}
 
 		r := roster{group: g}
-		if err := r.update(ctx, s, children, dir); err != nil {
-			return nil, err
-		}
-		return r.peers(), nil
+		err = r.update(ctx, s, children, dir)
+		return r.peers(), err
 	})
 	return peers, g.recipe.Wrap(err)
 }
@@ -113,12 +117,17 @@ func (g *Group) Members(ctx context.Context) ([]Peer, error) {
 func (g *Group) node(name string) string { return g.recipe.Path() + "/" + name }
 
 // validate refuses names that a node cannot have.
-func (g *Group) validate(name string, data []byte) error {
+func (g *Group) validate(data []byte, names ...string) error {
 	if err := g.recipe.Validate(data); err != nil {
 		return err
 	}
-	if name == "" || path.Base(name) != name {
-		return fmt.Errorf("%w: %q cannot be the name of a member", zk.ErrInvalidPath, name)
+	for _, name := range names {
+		if name == "" || path.Base(name) != name {
+			return fmt.Errorf("%w: %q cannot be the name of a member", zk.ErrInvalidPath, name)
+		}
+		if err := recipe.ValidatePath(g.node(name)); err != nil {
+			return err
+		}
 	}
-	return recipe.ValidatePath(g.node(name))
+	return nil
 }

@@ -37,14 +37,6 @@ func joined(t testing.TB, m *group.Member, want bool) {
 	}
 }
 
-func names(peers []group.Peer) []string {
-	all := []string{}
-	for _, p := range peers {
-		all = append(all, p.Name)
-	}
-	return all
-}
-
 // members lists a group, with the data: "a=1".
 func members(t testing.TB, g *group.Group) []string {
 	t.Helper()

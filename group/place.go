@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -16,14 +15,12 @@ import (
 // A place is a member's name in a group, or the other member that has the name.
 type place struct {
 	grant *recipe.Grant
-	free  func() // lets other members of the session claim the name; may be called again
-
-	taken <-chan struct{} // if a member of this session has the name: closed when it has not
-	other *zk.Stat        // if another session has it
+	taken <-chan struct{} // if a member of this session has the name: closed when the name is free
+	other *zk.Stat        // if another session has the name
 }
 
-// identity returns the path of the node that says with which identity a session's member has joined.
-// It is created in the transaction that creates the member's node, so their czxids are equal.
+// identity returns the path of the node that says with which identity a session's member has
+// joined. The transaction that creates the member's node creates it, so their czxids are equal.
 func (m *Member) identity(session int64) string {
 	return m.group.identities() + "/" + recipe.Owner{Session: session}.String() + "-" + m.name
 }
@@ -36,20 +33,20 @@ func (m *Member) takeOver(ctx context.Context, s *recipe.Session, other *zk.Stat
 	if m.group.identity == "" {
 		return false, nil
 	}
+
 	identity := m.identity(other.EphemeralOwner)
 	data, stat, err := s.Get(ctx, identity)
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
+	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil
-	case err != nil:
+	} else if err != nil || stat.Czxid != other.Czxid || string(data) != m.group.identity {
 		return false, err
-	case stat.Czxid != other.Czxid || string(data) != m.group.identity:
-		return false, nil
 	}
+
+	// Both or none: if the identity is gone, the node may be another member's by now.
 	_, err = s.Multi(ctx,
 		&zk.DeleteRequest{Path: identity, Version: -1},
 		&zk.DeleteRequest{Path: m.group.node(m.name), Version: -1})
-	if errors.Is(err, zk.ErrNoNode) { // it has just left
+	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}
 	return err == nil, err
@@ -57,41 +54,48 @@ func (m *Member) takeOver(ctx context.Context, s *recipe.Session, other *zk.Stat
 
 // claim makes one attempt to create the member's node under s. It returns a place without a grant
 // if the name is taken.
-func (m *Member) claim(ctx context.Context, s *recipe.Session, data []byte) (place, error) {
+func (m *Member) claim(ctx context.Context, s *recipe.Session) (place, error) {
 	m.sessions[s.ID()] = true
+
 	p, err := recipe.Detach(ctx, s, func(ctx context.Context, s *recipe.Session) (p place, err error) {
 		defer s.KeepAlive()()
-		if p.free, p.taken = claim(s, m.group.node(m.name)); p.free == nil {
-			return p, nil
+		free, taken := claim(s, m.group.node(m.name))
+		if free == nil {
+			return place{taken: taken}, nil
 		}
 		defer func() {
 			if p.grant == nil {
-				p.free()
+				free()
 			}
 		}()
 
-		stat, err := m.create(ctx, s, data)
-		if err != nil {
-			return p, err
-		}
-		if stat.EphemeralOwner != s.ID() {
-			p.other = stat
-			return p, nil
+		stat, err := m.create(ctx, s)
+		if err != nil || stat.EphemeralOwner != s.ID() {
+			return place{other: stat}, err
 		}
 
-		// The session has no other member of this name, so the node is the one that was created
-		// here. It is ours unless the session ends, and then the node goes, too.
+		// The session has no other member of this name, so this is the node that we have created.
+		// It stays ours until the session ends, and then the node goes, too.
 		remove := func(ctx context.Context, s *recipe.Session) error {
-			defer p.free()
+			defer free()
 			return m.remove(ctx, s, stat)
 		}
+
 		p.grant, err = m.group.recipe.NewNamedGrant(ctx, s, m.group.node(m.name), stat.Czxid, remove)
+		if err == nil {
+			p.grant.AfterFunc(func() {
+				if errors.Is(p.grant.Err(), protocol.ErrLost) { // then remove is not called
+					free()
+				}
+			})
+		}
 		return p, err
 	}, func(late place) {
 		if late.grant != nil {
-			late.end()
+			late.grant.Release(context.Background())
 		}
 	})
+
 	if p.grant != nil { // so the nodes of all earlier sessions are gone
 		clear(m.sessions)
 		m.sessions[s.ID()] = true
@@ -99,25 +103,19 @@ func (m *Member) claim(ctx context.Context, s *recipe.Session, data []byte) (pla
 	return p, err
 }
 
-// end gives the place back. It returns the error of [recipe.Grant.Release].
-func (p place) end() error {
-	err := p.grant.Release(context.Background())
-	if errors.Is(err, protocol.ErrLost) {
-		p.free()
-	}
-	return err
-}
-
-// create creates the node, unless there is one, and returns the Stat of the node that is there. It
-// creates nothing once the caller has stopped waiting. Only if it has just created the directory,
-// it creates the node, too: no server deletes a container that never had a child.
-func (m *Member) create(ctx context.Context, s *recipe.Session, data []byte) (*zk.Stat, error) {
+// create creates the node (unless there is a node) and returns the Stat of the node that is there.
+// It creates nothing once the caller has stopped waiting. But if it has just created the directory,
+// it creates the node as well, because no server deletes a container that never had a child.
+func (m *Member) create(ctx context.Context, s *recipe.Session) (*zk.Stat, error) {
+	_, _, data := m.current()
 	node, identity := m.group.node(m.name), m.identity(s.ID())
+
 	for made := false; ; {
-		stat, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) (_ *zk.Stat, err error) {
+		_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) (none struct{}, err error) {
 			if err := s.Abandoned(); err != nil && !made {
-				return nil, err
+				return none, err
 			}
+
 			if m.group.identity == "" {
 				_, err = recipe.Create(c, s.Path(node), data, zk.FlagEphemeral, s.ACL(node))
 			} else {
@@ -125,45 +123,45 @@ func (m *Member) create(ctx context.Context, s *recipe.Session, data []byte) (*z
 					&zk.CreateRequest{Path: s.Path(node), Data: data, Acl: s.ACL(node), Flags: zk.FlagEphemeral},
 					&zk.CreateRequest{Path: s.Path(identity), Data: []byte(m.group.identity), Acl: s.ACL(identity), Flags: zk.FlagEphemeral})
 			}
-			return nil, err
-		}, func(ctx context.Context) (stat *zk.Stat, done bool, err error) {
-			stat, err = s.Exists(ctx, node)
+			return none, err
+		}, func(ctx context.Context) (none struct{}, done bool, err error) {
+			stat, err := s.Exists(ctx, node)
 			if errors.Is(err, zk.ErrNoAuth) {
-				err = nil // the next create fails
+				err = nil // then the next create fails
 			}
-			return stat, stat != nil && stat.EphemeralOwner == s.ID(), err
+			return none, stat != nil && stat.EphemeralOwner == s.ID(), err
 		})
-
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
+		if errors.Is(err, zk.ErrNoNode) {
 			if err := m.group.ensure(ctx, s); err != nil {
 				return nil, err
 			}
 			made = true
 			continue
-		case err != nil && !errors.Is(err, zk.ErrNodeExists):
+		} else if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			return nil, err
-		case stat == nil:
-			created := err == nil
-			stat, err = s.Exists(ctx, node)
-			switch {
-			case errors.Is(err, zk.ErrNoAuth) && created:
-				return nil, m.withdraw(ctx, s, err)
-			case errors.Is(err, zk.ErrNoAuth):
-				return nil, fmt.Errorf("%w: %q by a node that may not be read: %w", ErrNameTaken, m.name, err)
-			case err != nil:
-				return nil, err
-			}
 		}
-		if stat != nil {
-			return stat, nil
+
+		// Find out the Stat of the node that is there now, of this session or another.
+		stat, refused := s.Exists(ctx, node)
+		switch {
+		case errors.Is(refused, zk.ErrNoAuth) && err == nil:
+			// A refusal is what Detach returns, and the deletion is tried again.
+			s.Delete(ctx, node, -1)
+			m.removeIdentity(ctx, s)
+			return nil, fmt.Errorf("a member must be able to read its own node, so give its ACL zk.PermRead: %w", refused)
+		case errors.Is(refused, zk.ErrNoAuth):
+			return nil, fmt.Errorf("%w: %q by a node that may not be read: %w", ErrNameTaken, m.name, refused)
+		case refused != nil || stat != nil:
+			return stat, refused
 		}
-		// The node is gone by now, or an operator has left the identity of a node of this session.
+
+		// The node is gone by now, or an operator has deleted the node of this session alone, and
+		// its identity is left.
 		m.removeIdentity(ctx, s)
 	}
 }
 
-// ensure creates the directories, unless the caller has stopped waiting.
+// ensure creates the directories (unless the caller has stopped waiting).
 func (g *Group) ensure(ctx context.Context, s *recipe.Session) error {
 	err := s.Abandoned()
 	if err == nil {
@@ -175,15 +173,7 @@ func (g *Group) ensure(ctx context.Context, s *recipe.Session) error {
 	return err
 }
 
-// withdraw deletes a node that was just created, because its own member may not read it. It returns
-// why.
-func (m *Member) withdraw(ctx context.Context, s *recipe.Session, why error) error {
-	s.Delete(ctx, m.group.node(m.name), -1) // a refusal is what Detach returns, and it is tried again
-	m.removeIdentity(ctx, s)
-	return fmt.Errorf("a member must be able to read its own node, so give its ACL zk.PermRead: %w", why)
-}
-
-// removeIdentity deletes what says with which identity the member has joined under s.
+// removeIdentity deletes the node that says with which identity the member has joined under s.
 func (m *Member) removeIdentity(ctx context.Context, s *recipe.Session) {
 	if m.group.identity != "" && s.Err() == nil {
 		s.Delete(ctx, m.identity(s.ID()), -1)
@@ -191,64 +181,41 @@ func (m *Member) removeIdentity(ctx context.Context, s *recipe.Session) {
 }
 
 // remove deletes the node with this Stat, but no node that another session creates later. If the
-// server refuses, remove lets the caller go and tries again until the session ends.
+// server refuses, the deletion goes on in the background until the session ends.
 //
-// Only takeOver can replace the node while this session lives, and it deletes the identity with it.
-// So the two go together here, too: one that finds its identity gone has another's node before it.
+// Only takeOver can replace the node while this session lives, and takeOver deletes the identity
+// with it. So the two go together here, too: if our identity is gone, so is our node, unless an
+// operator has deleted the identity.
 func (m *Member) remove(ctx context.Context, s *recipe.Session, own *zk.Stat) error {
 	node, identified := m.group.node(m.name), m.group.identity != ""
-	gone := func(ctx context.Context) (_ struct{}, done bool, err error) {
-		stat, err := s.Exists(ctx, node)
-		if errors.Is(err, zk.ErrNoAuth) { // own could be read, so this is another node
-			return struct{}{}, true, nil
-		}
-		return struct{}{}, err == nil && (stat == nil || stat.Czxid != own.Czxid), err
+	var with []string
+	if identified {
+		with = append(with, m.identity(s.ID()))
 	}
 
-	for {
-		_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) (none struct{}, err error) {
-			if !identified {
-				return none, recipe.Delete(c, s.Path(node), -1)
-			}
-			_, err = recipe.Multi(c,
-				&zk.DeleteRequest{Path: s.Path(m.identity(s.ID())), Version: -1},
-				&zk.DeleteRequest{Path: s.Path(node), Version: -1})
-			return none, err
-		}, gone)
-		if identified && errors.Is(err, zk.ErrNoNode) {
-			var done bool
-			if _, done, err = gone(ctx); err == nil && !done {
-				identified = false // an operator has deleted the identity, and nobody can take over
-				continue
-			}
-		}
-		if err == nil || errors.Is(err, zk.ErrNoNode) || s.Err() != nil {
-			return err
-		}
-
-		m.group.recipe.Logger().Error("member's node not deleted yet", "node", node, "error", err)
-		s.LetGo(err)
-		select {
-		case <-time.After(pause):
-		case <-s.Done():
+	err := s.DeleteOnce(ctx, node, own.Czxid, with...)
+	if identified && errors.Is(err, zk.ErrNoNode) {
+		var now *zk.Stat
+		if now, err = s.Exists(ctx, node); err == nil && now != nil && now.Czxid == own.Czxid {
+			err = s.DeleteOnce(ctx, node, own.Czxid)
 		}
 	}
+
+	if errors.Is(err, zk.ErrNoAuth) && s.Err() == nil {
+		return nil // we could read our own node, so this is another node
+	}
+	return err
 }
 
-// claims are the names that members of this process have, or are about to have, each with a channel
-// that is closed when the claim ends. The server cannot tell two members of one session apart,
-// because their nodes are equal.
+// claims are the names that members of this process have or are about to have. Each has a channel
+// that is closed when the claim ends. (The server cannot tell two members of one session apart,
+// because their nodes are equal. All views of a session have the same connection.)
 var claims sync.Map
-
-type claimKey struct {
-	conn *zk.Conn // shared by all views of a session
-	node string
-}
 
 // claim returns a function that ends the claim. If another member has the claim, it returns a
 // channel that is closed when that claim ends.
 func claim(s *recipe.Session, node string) (free func(), taken <-chan struct{}) {
-	key, own := claimKey{s.Conn(), s.Path(node)}, make(chan struct{})
+	key, own := [2]any{s.Conn(), s.Path(node)}, make(chan struct{})
 	if other, there := claims.LoadOrStore(key, own); there {
 		return nil, other.(chan struct{})
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -15,80 +14,59 @@ import (
 
 // A roster has the members of a group. It reads each member once.
 type roster struct {
-	group   *Group
-	watched bool             // the members' data are
-	known   map[string]*Peer // by name; nil for a child that is not a member
+	group *Group
+	known map[string]*Peer // by name; nil for a child that is not a member
 
-	czxid    int64 // of the group's node, when it was listed last
-	cversion int32 // likewise: it counts the children that were created or deleted
+	// The group's node as it was when it was listed last. cversion counts the children that were
+	// created or deleted.
+	czxid    int64
+	cversion int32
 }
 
-const readers = 16 // how many nodes are read at the same time
-
-// update brings the roster up to a listing. If a member is gone by now, another listing will come.
+// update brings the roster up to a listing. (If a member is gone by now, another listing will
+// come.)
 func (r *roster) update(ctx context.Context, s *recipe.Session, children []string, dir *zk.Stat) error {
-	added := 0
-	for _, name := range children {
-		if _, there := r.known[name]; !there {
-			added++
-		}
-	}
+	added := slices.DeleteFunc(slices.Clone(children), func(name string) bool {
+		_, there := r.known[name]
+		return there
+	})
 	if dir != nil {
-		removed := len(r.known) + added - len(children)
-		if dir.Czxid != r.czxid || dir.Cversion-r.cversion != int32(added+removed) {
-			// A child was deleted and created again in between, or the group was. No listing says
+		removed := len(r.known) + len(added) - len(children)
+		if dir.Czxid != r.czxid || dir.Cversion-r.cversion != int32(len(added)+removed) {
+			// A child was deleted and created again in between (or the group was). No listing says
 			// which child.
-			r.known = nil
+			r.known, added = nil, children
 		}
 		r.czxid, r.cversion = dir.Czxid, dir.Cversion
 	}
 
-	// Read the children that are not known yet, and forget those that have gone.
-	peers, errs := make([]*Peer, len(children)), make([]error, len(children))
-	slots := make(chan struct{}, readers)
-	var wg sync.WaitGroup
-	for i, name := range children {
-		if peer, there := r.known[name]; there {
-			peers[i] = peer
-			continue
-		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			peers[i], errs[i] = r.group.peer(ctx, s, name)
-		})
-	}
-	wg.Wait()
-	if err := cmp.Or(errs...); err != nil {
+	peers, err := recipe.ReadAll(added, func(name string) (*Peer, error) { return r.group.peer(ctx, s, name) })
+	if err != nil {
 		r.known = nil // because it would not agree with cversion
 		return err
 	}
 
-	r.known = make(map[string]*Peer, len(children))
-	for i, name := range children {
-		r.known[name] = peers[i]
+	// Forget the children that have gone.
+	known := make(map[string]*Peer, len(children))
+	for _, name := range children {
+		known[name] = r.known[name]
 	}
+	for i, name := range added {
+		known[name] = peers[i]
+	}
+	r.known = known
 	return nil
 }
 
-// renew takes note of a member's new data.
-func (r *roster) renew(p Peer) {
-	if known := r.known[p.Name]; known != nil && known.czxid == p.czxid {
-		r.known[p.Name] = &p
-	}
-}
-
-// peer reads one child. It returns nil if the child is no member, or is gone.
+// peer reads one child. It returns nil if the child is no member, and [zk.ErrNoNode] if it is gone.
 func (g *Group) peer(ctx context.Context, s *recipe.Session, name string) (*Peer, error) {
 	data, stat, err := s.Get(ctx, g.node(name))
 	if errors.Is(err, zk.ErrNoAuth) {
-		stat, err = s.Exists(ctx, g.node(name)) // which needs no permission before 3.8.4 and 3.9.2
+		// Before 3.8.4 and 3.9.2, this needs no permission.
+		stat, err = s.Exists(ctx, g.node(name))
 		if errors.Is(err, zk.ErrNoAuth) {
-			return &Peer{Name: name}, nil // no more is known
+			return &Peer{Name: name}, nil
 		}
-	}
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
 	}
 	if err != nil || stat == nil || stat.EphemeralOwner == 0 {
 		return nil, err

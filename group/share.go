@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -21,8 +22,8 @@ import (
 
 // Share divides items among the members of the group and calls work for each of this member's
 // items. All members should call Share with the same items. A member that joins or leaves moves
-// only its own items. [WithGrace] leaves the items of a member that is gone alone for a while,
-// because it may be back soon.
+// only its own items. [WithGrace] leaves the items of a member that is gone alone for a while
+// (because it may be back soon).
 //
 // The [Assignment] holds a lock for the item, so one call of work runs for an item at a time. The
 // ctx of work ends when the item must go to another member, when the lock is lost, or when Share
@@ -31,16 +32,16 @@ import (
 // only when the item has gone and come back. If work returns an error earlier, Share ends with that
 // error. If the lock is lost with its session, Share takes it again and calls work again.
 //
-// Share blocks until ctx ends, the member leaves, the client is closed or work fails, and then
+// Share blocks until ctx ends, the member leaves, the client is closed or work fails. Then it waits
 // until all calls of work have returned and the locks are given back. It returns nil if ctx was
-// cancelled, and ctx's error if its deadline has passed. Other errors wrap [protocol.ErrReleased]
-// if the member has left, [protocol.ErrClosed], [zk.ErrInvalidPath] if an item could not be the
-// name of a member, or come from work or the server.
+// cancelled and ctx's error if its deadline has passed. Other errors wrap [protocol.ErrReleased]
+// (the member has left), [protocol.ErrClosed] or [zk.ErrInvalidPath] (an item could not be the name
+// of a member). All others come from work or the server.
 //
 // The lock of an item is a lock of package lock at <path>-items/<item>, beside the group's path.
-// Its data is the member's name. A session has room for some ten thousand of them (see
-// [protocol.ErrSessionFull]). Share leaves other items alone until there is room, and logs a
-// warning with their number.
+// Its data is the member's name. A session has room for some ten thousand of these locks (see
+// [protocol.ErrSessionFull]). Share leaves other items alone until there is room. It logs a warning
+// with their number.
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (m *Member) Share(ctx context.Context, items []string, work func(ctx context.Context, a *Assignment) error) error {
@@ -55,18 +56,24 @@ func (m *Member) ShareAll(ctx context.Context, sets <-chan []string, work func(c
 	return m.share(ctx, nil, sets, work)
 }
 
+// share is Share if sets is nil, and otherwise ShareAll.
 func (m *Member) share(ctx context.Context, items []string, sets <-chan []string, work func(context.Context, *Assignment) error) error {
 	if m == nil {
 		return errors.New("group: nil member")
 	}
 	r := m.group.recipe
-	if err := cmp.Or(r.ValidateCall(ctx, nil), r.Wrap(m.group.validateAll(items))); err != nil {
+	if err := cmp.Or(r.ValidateCall(ctx, nil), r.Wrap(m.group.validate(nil, items...))); err != nil {
 		return err
 	} else if work == nil {
 		return r.Wrap(errors.New("nil function"))
 	}
 
-	s := &share{group: m.group, me: m, work: work, items: items, held: make(map[string]*holding), members: make(map[string]time.Time)}
+	s := &share{
+		group: m.group, me: m, work: work, items: items, ended: make(chan string), over: make(chan struct{}, 1),
+		members: make(map[string]time.Time), mine: make(map[string]bool), working: make(map[string]context.CancelFunc),
+	}
+
+	// The share ends with ctx, with the membership, or with an error.
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	defer s.end(nil)
 	defer context.AfterFunc(m.leaving, func() { s.end(context.Cause(m.leaving)) })()
@@ -86,28 +93,11 @@ func (m *Member) share(ctx context.Context, items []string, sets <-chan []string
 	})
 	s.run(sets, views)
 	s.running.Wait()
+
 	if why := context.Cause(s.ctx); ctx.Err() == nil || !errors.Is(why, context.Cause(ctx)) {
 		return r.Wrap(why)
 	}
-	return r.Wrap(stopped(ctx))
-}
-
-// validateAll refuses items that could not be the name of a member.
-func (g *Group) validateAll(items []string) error {
-	for _, item := range items {
-		if err := g.validate(item, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// stopped returns the result of a verb that goes on until ctx ends.
-func stopped(ctx context.Context) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return nil
-	}
-	return recipe.Ended(ctx)
+	return r.Wrap(recipe.Cancelled(ctx))
 }
 
 // An Assignment is one of this member's items, for as long as work has it. It is held and lost as a
@@ -168,118 +158,113 @@ type share struct {
 	ctx context.Context // ends with the share
 	end context.CancelCauseFunc
 
-	// These belong to the goroutine of the caller.
+	// Only the caller's goroutine uses these.
 	items   []string
-	members map[string]time.Time // by name, and when they have gone: zero if they are there
-	held    map[string]*holding  // by item
+	members map[string]time.Time          // by name: when the member has gone (zero if it is there)
+	mine    map[string]bool               // which items me should work on
+	working map[string]context.CancelFunc // by item; entries stay until work has returned
 
+	ended   chan string   // items whose work has returned
+	over    chan struct{} // gets a value when a grace has ended
 	running sync.WaitGroup
-	left    atomic.Int64 // how many items are me's, and have no room
+	left    atomic.Int64 // how many of me's items have no room in the session
 	warned  sync.Once
 }
 
 // run assigns the items whenever they or the members have changed.
 func (s *share) run(sets <-chan []string, views <-chan []Peer) {
 	for {
-		var over <-chan time.Time // when the first grace ends
-		var next time.Duration
-		for name, since := range s.members {
-			if since.IsZero() {
-				continue
-			}
-			wait := time.Until(since.Add(s.group.grace))
-			if wait <= 0 {
-				delete(s.members, name)
-			} else if over == nil || wait < next {
-				next, over = wait, time.After(wait)
-			}
-		}
-		s.assign()
-
 		select {
 		case items, more := <-sets:
 			if !more {
 				sets = nil
 				continue
 			}
-			if err := s.group.validateAll(items); err != nil {
+			if err := s.group.validate(nil, items...); err != nil {
 				s.end(err)
 				return
 			}
 			s.items = items
 		case peers := <-views:
-			for name, since := range s.members {
-				if since.IsZero() {
-					s.members[name] = time.Now()
-				}
+			s.see(peers)
+		case <-s.over:
+		case item := <-s.ended:
+			delete(s.working, item)
+			if s.mine[item] {
+				s.begin(item)
 			}
-			for _, p := range peers {
-				s.members[p.Name] = time.Time{}
-			}
-		case <-over:
+			continue
 		case <-s.ctx.Done():
 			return
 		}
+
+		s.assign()
 	}
 }
 
-// A holding is the work for an item, which is under way or has ended.
-type holding struct {
-	mine   bool
-	cancel context.CancelFunc
-	done   chan struct{} // closed when it has ended
+// see notes which members are there and since when the others have gone. When the grace of the
+// latter ends, the items are assigned again.
+func (s *share) see(peers []Peer) {
+	for name, gone := range s.members {
+		if gone.IsZero() {
+			s.members[name] = time.Now()
+		}
+	}
+	for _, p := range peers {
+		s.members[p.Name] = time.Time{}
+	}
+
+	if s.group.grace > 0 {
+		time.AfterFunc(s.group.grace, func() { signal(s.over) })
+	}
 }
 
-// assign begins and ends work, so that this is done for the items that are me's.
+// assign begins and ends work, so that me works on its items.
 func (s *share) assign() {
-	mine := make(map[string]bool)
+	maps.DeleteFunc(s.members, func(_ string, gone time.Time) bool {
+		return !gone.IsZero() && time.Since(gone) >= s.group.grace
+	})
+
+	clear(s.mine)
 	for _, item := range s.items {
-		mine[item] = s.ownerOf(item) == s.me.name
+		s.mine[item] = s.ownerOf(item) == s.me.name
 	}
 
-	for item, h := range s.held {
-		if h.mine && !mine[item] {
-			h.mine = false
-			h.cancel()
-		}
-		if !mine[item] && isClosed(h.done) {
-			delete(s.held, item)
+	for item, cancel := range s.working {
+		if !s.mine[item] {
+			cancel()
 		}
 	}
-	for item := range mine {
-		before := s.held[item]
-		if !mine[item] || before != nil && before.mine {
-			continue
+	for item, mine := range s.mine {
+		if mine && s.working[item] == nil {
+			s.begin(item)
 		}
-		own, cancel := context.WithCancel(s.ctx)
-		h := &holding{mine: true, cancel: cancel, done: make(chan struct{})}
-		s.held[item] = h
-		s.running.Go(func() {
-			defer close(h.done)
-			defer cancel()
-			if before != nil {
-				<-before.done
-			}
-			if err := s.hold(own, item); err != nil && own.Err() == nil {
-				s.end(err)
-			}
-		})
 	}
 }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+// begin begins to work on an item, whose former work has returned.
+func (s *share) begin(item string) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.working[item] = cancel
+	s.running.Go(func() {
+		defer func() { // also if work calls Goexit
+			cancel()
+			select {
+			case s.ended <- item:
+			case <-s.ctx.Done():
+			}
+		}()
+		if err := s.hold(ctx, item); err != nil && ctx.Err() == nil {
+			s.end(err)
+		}
+	})
 }
 
 // hold does the work for an item while this member has it.
 func (s *share) hold(ctx context.Context, item string) error {
 	r := recipe.New(s.group.client, "group", path.Join(s.group.recipe.Path()+"-items", item))
 	l := line.New(r, line.Locks...)
+
 	for ctx.Err() == nil {
 		grant, err := l.Enter(ctx, line.Request{Kind: line.Locks[0].Name, Data: []byte(s.me.name)})
 		if errors.Is(err, protocol.ErrSessionFull) {
@@ -288,11 +273,12 @@ func (s *share) hold(ctx context.Context, item string) error {
 		} else if err != nil {
 			return err
 		}
+
 		err = recipe.RunHeld(ctx, grant, func(held context.Context) error {
 			if err := s.work(held, &Assignment{grant, item}); err != nil && held.Err() == nil {
 				s.end(fmt.Errorf("item %q: %w", item, err))
 			}
-			<-held.Done()
+			<-held.Done() // this member keeps the item, even if its work is done
 			return nil
 		})
 		if !errors.Is(err, protocol.ErrLost) {
@@ -302,23 +288,27 @@ func (s *share) hold(ctx context.Context, item string) error {
 	return nil
 }
 
-// leave waits until there may be room for an item that has none.
+// leave waits until there can be room for an item that has no room now.
 func (s *share) leave(ctx context.Context) {
 	s.left.Add(1)
 	defer s.left.Add(-1)
+
 	select {
 	case <-time.After(pause):
 	case <-ctx.Done():
 		return
 	}
-	s.warned.Do(func() { // by now the other items have met the same
+
+	// By now, the other items have met the same, so that they are counted.
+	s.warned.Do(func() {
 		s.group.recipe.Logger().Warn("items left alone: the session has no room for their locks",
 			"path", s.group.recipe.Path(), "member", s.me.name, "items", s.left.Load())
 	})
 }
 
-// ownerOf returns the name of the member that an item belongs to, or "". It is the member with the
-// highest score for the item. The scores of other members do not change when one joins or leaves.
+// ownerOf returns the name of the member that an item belongs to, or "" if there are no members. It
+// is the member with the highest score for the item. If a member joins or leaves, the scores of the
+// other members stay the same.
 func (s *share) ownerOf(item string) (owner string) {
 	var highest [sha256.Size]byte
 	for name := range s.members {

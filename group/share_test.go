@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -25,12 +26,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// workers is what the members of a test work at.
+// workers has the items that the members of a test work at.
 type workers struct {
 	t     *testing.T
 	items []string
 
-	mu   sync.Mutex // protects at
+	strict bool // no lock is lost, so an item has one call of work at a time
+
+	mu   sync.Mutex // protects at and held
 	at   map[string]string
 	held map[string]context.Context
 }
@@ -44,12 +47,12 @@ func newWorkers(t *testing.T, items int) *workers {
 }
 
 // share shares the items, as a member that takes a moment to end its work.
-func (w *workers) share(ctx context.Context, g *group.Group, m *group.Member) <-chan error {
+func (w *workers) share(ctx context.Context, m *group.Member) <-chan error {
 	return suite.Later(func() error {
 		return m.Share(ctx, w.items, func(ctx context.Context, a *group.Assignment) error {
 			item := a.Item()
 			w.mu.Lock()
-			if other := w.held[item]; other != nil && other.Err() == nil && ctx.Err() == nil {
+			if other := w.held[item]; other != nil && (w.strict || other.Err() == nil && ctx.Err() == nil) {
 				w.t.Errorf("%s is worked at by %s and %s", item, w.at[item], m.Name())
 			}
 			w.at[item], w.held[item] = m.Name(), ctx
@@ -93,13 +96,13 @@ func (w *workers) owners(members int) map[string]string {
 	return all
 }
 
-// count returns how many items a member works at, in virtual time.
+// count returns how many items a member (or any member) works at, in virtual time.
 func (w *workers) count(member string) (n int) {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, name := range w.at {
-		if name == member {
+		if member == "" || name == member {
 			n++
 		}
 	}
@@ -112,11 +115,10 @@ func TestItemsAreSharedAndStayWhereTheyAre(t *testing.T) {
 		var all []*group.Member
 		var ended []<-chan error
 		for i := range 3 {
-			g := group.New(srv.Client(t), path)
-			all = append(all, join(t, g, fmt.Sprintf("m%d", i), ""))
+			all = append(all, join(t, group.New(srv.Client(t), path), fmt.Sprintf("m%d", i), ""))
 		}
 		for _, m := range all {
-			ended = append(ended, w.share(t.Context(), group.New(srv.Client(t), path), m))
+			ended = append(ended, w.share(t.Context(), m))
 		}
 		before := w.owners(3)
 		leave(t, all[0])
@@ -127,9 +129,8 @@ func TestItemsAreSharedAndStayWhereTheyAre(t *testing.T) {
 			}
 		}
 
-		g := group.New(srv.Client(t), path)
-		all[0] = join(t, g, "m0", "")
-		ended[0] = w.share(t.Context(), g, all[0])
+		all[0] = join(t, group.New(srv.Client(t), path), "m0", "")
+		ended[0] = w.share(t.Context(), all[0])
 		w.again(before)
 		for i, m := range all {
 			leave(t, m)
@@ -138,15 +139,14 @@ func TestItemsAreSharedAndStayWhereTheyAre(t *testing.T) {
 	})
 }
 
-// A member that is cut off loses its items before others work at them, and has them again later.
+// A member that is cut off loses its items before others work at them. Later it gets them again.
 func TestItemsOfAMemberThatIsCutOffGoToOthers(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, w := srv.Root(t)+"/g", newWorkers(t, 10)
-		link := srv.Link(t)
-		cut, other := group.New(link.Client(t), path), group.New(srv.Client(t), path)
-		first, second := join(t, cut, "first", ""), join(t, other, "second", "")
+		path, w, link := srv.Root(t)+"/g", newWorkers(t, 10), srv.Link(t)
+		first := join(t, group.New(link.Client(t), path), "first", "")
+		second := join(t, group.New(srv.Client(t), path), "second", "")
 		ctx, cancel := context.WithCancel(t.Context())
-		ends := []<-chan error{w.share(ctx, cut, first), w.share(ctx, other, second)}
+		ends := []<-chan error{w.share(ctx, first), w.share(ctx, second)}
 		before := w.owners(2)
 		for _, f := range []func(*recipestest.Link){
 			(*recipestest.Link).Cut, (*recipestest.Link).Stall, (*recipestest.Link).StallReplies,
@@ -168,9 +168,7 @@ func TestItemsOfAMemberThatIsCutOffGoToOthers(t *testing.T) {
 
 func TestShareEndsWithTheErrorOfItsWork(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		c := srv.Client(t)
-		g := group.New(c, srv.Root(t)+"/g")
-		m := join(t, g, "a", "")
+		m := join(t, group.New(srv.Client(t), srv.Root(t)+"/g"), "a", "")
 		broken := errors.New("broken")
 		began := make(chan struct{})
 		err := m.Share(t.Context(), []string{"bad", "done", "good"}, func(ctx context.Context, a *group.Assignment) error {
@@ -193,71 +191,8 @@ func TestShareEndsWithTheErrorOfItsWork(t *testing.T) {
 	})
 }
 
-// A member that joins gets its items once the work for them has ended elsewhere.
-func TestItemIsHandedOverOnceItsWorkHasEnded(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, items := srv.Root(t)+"/g", newWorkers(t, 10).items
-		end := make(chan struct{})
-		var begun [2]atomic.Int32
-		ctx, cancel := context.WithCancel(t.Context())
-		share := func(i int) (*group.Member, <-chan error) {
-			g := group.New(srv.Client(t), path)
-			m := join(t, g, fmt.Sprintf("m%d", i), "")
-			return m, suite.Later(func() error {
-				return m.Share(ctx, items, func(ctx context.Context, a *group.Assignment) error {
-					begun[i].Add(1)
-					<-ctx.Done()
-					<-end
-					return nil
-				})
-			})
-		}
-		first, firstEnd := share(0)
-		synctest.Wait()
-		require.EqualValues(t, len(items), begun[0].Load())
-		second, secondEnd := share(1)
-		time.Sleep(time.Second)
-		require.Zero(t, begun[1].Load(), "the work has not ended")
-		close(end)
-		time.Sleep(time.Second)
-		require.NotZero(t, begun[1].Load())
-		require.Less(t, int(begun[1].Load()), len(items))
-		cancel()
-		require.NoError(t, <-firstEnd)
-		require.NoError(t, <-secondEnd)
-		leave(t, first, second)
-	})
-}
-
-func TestItemWhoseLockIsBrokenIsWorkedAtAgain(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		c, path := srv.Client(t), srv.Root(t)+"/g"
-		g := group.New(c, path)
-		m := join(t, g, "a", "")
-		begun := make(chan struct{})
-		ended := suite.Later(func() error {
-			return m.Share(t.Context(), []string{"x"}, func(ctx context.Context, a *group.Assignment) error {
-				begun <- struct{}{}
-				<-ctx.Done()
-				return ctx.Err()
-			})
-		})
-		for range 3 {
-			suite.Wait(t, begun)
-			locks := suite.Children(t, c, path+"-items/x")
-			require.Len(t, locks, 1)
-			data, _ := suite.Get(t, c, path+"-items/x/"+locks[0])
-			require.Equal(t, "a", string(data))
-			require.NoError(t, suite.Session(t, c).Delete(t.Context(), path+"-items/x/"+locks[0], -1))
-		}
-		suite.Wait(t, begun)
-		leave(t, m)
-		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrReleased)
-	})
-}
-
-// The member keeps an item when its work is done. An item that comes back waits for the work that
-// has not ended yet, though its lock was broken.
+// The member keeps an item when its work is done. If an item comes back, it waits for work that has
+// not returned yet (even though its lock was broken).
 func TestItemHasOneCallOfItsWork(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/g"
@@ -273,6 +208,8 @@ func TestItemHasOneCallOfItsWork(t *testing.T) {
 		sets <- []string{"x"}
 		synctest.Wait()
 		lock := path + "-items/x/" + suite.Children(t, c, path+"-items/x")[0]
+		data, _ := suite.Get(t, c, lock)
+		require.Equal(t, "a", string(data))
 		require.NoError(t, suite.Session(t, c).Delete(t.Context(), lock, -1))
 		sets <- nil
 		sets <- []string{"x"}
@@ -289,20 +226,7 @@ func TestItemHasOneCallOfItsWork(t *testing.T) {
 
 func idle(ctx context.Context, _ *group.Assignment) error { <-ctx.Done(); return nil }
 
-func TestShareEndsWithItsContext(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		m := join(t, group.New(srv.Client(t), srv.Root(t)+"/g"), "a", "")
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		require.NoError(t, m.Share(ctx, []string{"x"}, idle))
-		late, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(t, m.Share(late, []string{"x"}, idle), context.DeadlineExceeded)
-		leave(t, m)
-	})
-}
-
-// What is in both sets stays, and what is not ends or begins. A closed channel changes nothing.
+// Items in both sets stay. Work for the others ends or begins. A closed channel changes nothing.
 func TestSetOfItemsChanges(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		m := join(t, group.New(srv.Client(t), srv.Root(t)+"/g"), "a", "")
@@ -355,25 +279,37 @@ func TestSetOfItemsChanges(t *testing.T) {
 	})
 }
 
-// The items of a member that comes back in time stay where they were.
+// The items of a member that comes back in time stay where they were. The grace of each member
+// counts from when it has gone.
 func TestItemsOfAMemberThatIsGoneAreLeftAloneForAWhile(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, w := srv.Root(t)+"/g", newWorkers(t, 10)
-		at := func() *group.Group { return group.New(srv.Client(t), path, group.WithGrace(time.Minute)) }
-		g := at()
-		stays, goes := join(t, g, "stays", ""), join(t, at(), "goes", "")
-		ended := []<-chan error{w.share(t.Context(), g, stays), w.share(t.Context(), nil, goes)}
-		before := w.owners(2)
+		path, w := srv.Root(t)+"/g", newWorkers(t, 60)
+		w.strict = true
+		var ended []<-chan error
+		begin := func(name string) *group.Member {
+			m := join(t, group.New(srv.Client(t), path, group.WithGrace(time.Minute)), name, "")
+			ended = append(ended, w.share(t.Context(), m))
+			return m
+		}
+		stays, goes, follows := begin("stays"), begin("goes"), begin("follows")
+		time.Sleep(time.Second) // items go from the first members to the later ones
+		before := w.owners(3)
 		had := w.count("stays")
 		leave(t, goes)
 		time.Sleep(50 * time.Second)
 		require.Equal(t, had, w.count("stays"))
-		goes = join(t, at(), "goes", "")
-		ended = append(ended, w.share(t.Context(), nil, goes))
+		goes = begin("goes")
 		w.again(before)
+
 		leave(t, goes)
-		time.Sleep(61 * time.Second)
-		require.Equal(t, 10, w.count("stays"))
+		time.Sleep(5 * time.Second)
+		leave(t, follows)
+		time.Sleep(56 * time.Second)
+		more := w.count("stays")
+		require.Greater(t, more, had)
+		require.Less(t, more, 60, "the items of follows are left alone")
+		time.Sleep(5 * time.Second)
+		require.Equal(t, 60, w.count("stays"))
 		leave(t, stays)
 		for _, end := range ended {
 			require.ErrorIs(t, suite.Wait(t, end), protocol.ErrReleased)
@@ -381,40 +317,8 @@ func TestItemsOfAMemberThatIsGoneAreLeftAloneForAWhile(t *testing.T) {
 	})
 }
 
-// Members go one after the other. The grace of each counts from when it has gone.
-func TestEachMemberThatIsGoneHasItsGrace(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, w := srv.Root(t)+"/g", newWorkers(t, 60)
-		at := func() *group.Group { return group.New(srv.Client(t), path, group.WithGrace(time.Minute)) }
-		g := at()
-		stays := join(t, g, "stays", "")
-		ended := w.share(t.Context(), g, stays)
-		var others []*group.Member
-		for i := range 4 {
-			g := at()
-			others = append(others, join(t, g, fmt.Sprint(i), ""))
-			w.share(t.Context(), g, others[i])
-		}
-		w.owners(5)
-		for _, m := range others {
-			leave(t, m)
-			time.Sleep(5 * time.Second)
-		}
-
-		// They went 20, 15, 10 and 5 seconds ago.
-		for _, wait := range []time.Duration{41, 5, 5, 5} {
-			before := w.count("stays")
-			time.Sleep(wait * time.Second)
-			require.Greater(t, w.count("stays"), before)
-		}
-		require.Equal(t, 60, w.count("stays"))
-		leave(t, stays)
-		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrReleased)
-	})
-}
-
-// The locks of all items do not fit into one session. What does not fit is left, and taken by the
-// next member that has room.
+// The locks of all items don't fit into one session. The items without room are left for the next
+// member that has room.
 func TestShareTakesWhatFitsIntoTheSession(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t) + "/" + strings.Repeat("g", 9000)
@@ -423,28 +327,22 @@ func TestShareTakesWhatFitsIntoTheSession(t *testing.T) {
 		c, other := srv.Client(t, protocol.WithLogger(warnings)), srv.Client(t)
 		w := newWorkers(t, 200)
 		ctx, cancel := context.WithCancel(t.Context())
-		atWork := func() int {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return len(w.at)
-		}
-
 		a, err := group.New(c, root).Join(ctx, "a", nil)
 		require.NoError(t, err)
-		ended := w.share(ctx, group.New(c, root), a)
+		ended := w.share(ctx, a)
 		time.Sleep(time.Minute)
-		require.Greater(t, atWork(), 150)
-		require.Less(t, atWork(), 170)
+		require.Greater(t, w.count(""), 150)
+		require.Less(t, w.count(""), 170)
 		s := suite.Session(t, c)
 		require.LessOrEqual(t, s.EphemeralBytes(), 1_500_000)
 		require.Equal(t, 1, strings.Count(log.String(), "items left alone"))
-		require.Contains(t, log.String(), fmt.Sprintf("items=%d", 200-atWork()))
+		require.Contains(t, log.String(), fmt.Sprintf("items=%d", 200-w.count("")))
 
 		b, err := group.New(other, root).Join(ctx, "b", nil)
 		require.NoError(t, err)
-		ended2 := w.share(ctx, group.New(other, root), b)
+		ended2 := w.share(ctx, b)
 		time.Sleep(time.Minute)
-		require.Equal(t, 200, atWork())
+		require.Equal(t, 200, w.count(""))
 
 		cancel()
 		require.NoError(t, suite.Wait(t, ended))
@@ -455,29 +353,11 @@ func TestShareTakesWhatFitsIntoTheSession(t *testing.T) {
 	})
 }
 
-func TestShareThatIsRefusedSendsNothing(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link := srv.Link(t)
-		g := group.New(link.Client(t), srv.Root(t)+"/g")
-		m := join(t, g, "a", "")
-		time.Sleep(time.Second)
-		var none context.Context
-		before := link.Count(recipestest.OpAny)
-		require.ErrorContains(t, m.Share(none, nil, idle), "nil context")
-		require.ErrorContains(t, (*group.Member)(nil).Share(t.Context(), []string{"x"}, idle), "nil member")
-		require.ErrorIs(t, m.Share(t.Context(), []string{"a/b"}, idle), zk.ErrInvalidPath)
-		require.ErrorContains(t, m.Share(t.Context(), nil, nil), "nil function")
-		require.Equal(t, before, link.Count(recipestest.OpAny))
-		leave(t, m)
-	})
-}
-
-// The group cannot be watched any more, so no work may go on.
+// Once the group cannot be watched any more, no work may go on.
 func TestShareEndsWhenItsGroupCannotBeListed(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/g", srv.Link(t)
-		g := group.New(link.Client(t), path)
-		m := join(t, g, "a", "")
+		m := join(t, group.New(link.Client(t), path), "a", "")
 		ended := suite.Later(func() error {
 			return m.Share(suite.Within(t, time.Hour), []string{"x"}, idle)
 		})
@@ -487,5 +367,27 @@ func TestShareEndsWhenItsGroupCannotBeListed(t *testing.T) {
 		require.ErrorIs(t, suite.Wait(t, ended), zk.ErrNoAuth)
 		require.Less(t, time.Since(began), time.Minute)
 		leave(t, m, other)
+	})
+}
+
+// The lock is given back, too.
+func TestItemOfWorkThatExitsIsNotLeftAlone(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		m := join(t, group.New(srv.Client(t), srv.Root(t)+"/g"), "a", "")
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls atomic.Int32
+		shared := suite.Later(func() error {
+			return m.Share(ctx, []string{"x"}, func(ctx context.Context, _ *group.Assignment) error {
+				if calls.Add(1) == 1 {
+					runtime.Goexit()
+				}
+				<-ctx.Done()
+				return nil
+			})
+		})
+		suite.Soon(t, func() bool { return calls.Load() == 2 }, "called again")
+		cancel()
+		require.NoError(t, suite.Wait(t, shared))
+		leave(t, m)
 	})
 }

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -15,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// Watch yields the members, as [Group.Members] returns them, and then again after every change:
+// Watch yields the members (as [Group.Members] returns them) and then again after every change:
 // when a member has joined, left or died. A member that has left and joined again counts as new.
 // Changes in quick succession can be yielded together, but the last state is never skipped.
 //
@@ -23,13 +22,14 @@ import (
 // request, and Watch goes on yielding the data that it has read. [Group.Members] reads again, and
 // [Group.WatchData] watches the data as well.
 //
-// Watch blocks between changes, and while the session is suspended. If a session is lost, it goes
-// on in the next session, without members that died meanwhile. It ends with the loop, when ctx is
-// cancelled, or with an error, which it yields last. The error is ctx's if its deadline has passed,
-// wraps [protocol.ErrClosed] or [zk.ErrInvalidPath], or is the server's own.
+// Watch blocks between changes and while the session is suspended. If a session is lost, it goes on
+// in the next session (without members that died meanwhile). It ends with the loop or when ctx is
+// cancelled. If it ends with an error, it yields the error last: ctx's error (because its deadline
+// has passed), an error that wraps [protocol.ErrClosed] or [zk.ErrInvalidPath], or the server's
+// own.
 //
-// The caller may keep and change the slices, but not change the data. The sequence can be ranged
-// over several times and concurrently: all loops of a client share one watch at the server.
+// The caller may keep and change the slices, but must not change the data. The sequence can be
+// ranged over several times and concurrently: all loops of a client share one watch at the server.
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (g *Group) Watch(ctx context.Context) iter.Seq2[[]Peer, error] { return g.watch(ctx, false) }
@@ -42,38 +42,38 @@ func (g *Group) WatchData(ctx context.Context) iter.Seq2[[]Peer, error] { return
 
 func (g *Group) watch(ctx context.Context, data bool) iter.Seq2[[]Peer, error] {
 	return func(yield func([]Peer, error) bool) {
-		o := &observation{roster: roster{group: g, watched: data}, yield: yield}
-		err := g.recipe.ValidateCall(ctx, nil)
-		if err == nil {
-			_, err = recipe.AcrossSessions(ctx, g.recipe, func(s *recipe.Session) (struct{}, error) {
-				return struct{}{}, o.follow(ctx, s)
-			})
+		r, more := roster{group: g}, true
+		var last []Peer
+		show := func() bool {
+			if now := r.peers(); last == nil || !slices.EqualFunc(last, now, Peer.equal) {
+				last = slices.Clone(now) // the caller may change its own
+				more = yield(now, nil)
+			}
+			return more
 		}
+
+		_, err := recipe.AcrossSessions(ctx, g.recipe, func(s *recipe.Session) (struct{}, error) {
+			return struct{}{}, r.follow(ctx, s, data, show)
+		})
+
 		if ctx != nil && ctx.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
-			err = stopped(ctx)
+			err = recipe.Cancelled(ctx)
 		}
-		if !o.enough && err != nil {
+		if more && err != nil {
 			yield(nil, g.recipe.Wrap(err))
 		}
 	}
 }
 
-// An observation is one use of [Group.Watch] or [Group.WatchData].
-type observation struct {
-	roster roster
-	yield  func([]Peer, error) bool
-	last   []Peer // nil: it was shown nothing yet
-	enough bool   // the loop has ended
-}
-
-// follow shows the members for as long as the loop goes on and s lasts.
-func (o *observation) follow(ctx context.Context, s *recipe.Session) error {
-	path := o.roster.group.recipe.Path()
+// follow keeps the roster up to date and shows it after each change, for as long as the loop goes
+// on and s lasts. With data, it follows the members' data as well.
+func (r *roster) follow(ctx context.Context, s *recipe.Session, data bool, show func() bool) error {
+	path := r.group.recipe.Path()
 	if err := s.Sync(ctx, path); err != nil {
 		return err
 	}
 
-	// News of the members' data come from one goroutine for each.
+	// One goroutine for each member sends its new data.
 	ctx, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -82,43 +82,38 @@ func (o *observation) follow(ctx context.Context, s *recipe.Session) error {
 
 	for {
 		w := s.WatchChildren(path)
-		if current, err := w.Current(ctx); err != nil {
-			return err
-		} else if !current {
-			continue
+		dir, err := w.Fresh(ctx)
+		if err == nil {
+			err = r.update(ctx, s, w.Children(), dir)
 		}
-		dir, err := w.Ready(ctx)
 		if err != nil {
 			return err
 		}
-		if err := o.roster.update(ctx, s, w.Children(), dir); err != nil {
-			return err
-		}
 
-		o.show(o.roster.peers())
-		if o.enough {
-			return nil
-		}
-		for _, p := range o.last {
-			if o.roster.watched && p.czxid != 0 && !watched[p.czxid] {
-				watched[p.czxid] = true
-				watching.Go(func() { o.roster.group.watchPeer(ctx, s, p, news) })
-			}
-		}
-
+		// Show the members, and their new data until the listing is out of date.
 		changed := make(chan error, 1)
 		watching.Go(func() { changed <- w.Wait(ctx) })
-		for more := true; more; {
+
+		for listed := true; listed; {
+			if !show() {
+				return nil
+			}
+			for _, p := range r.known {
+				if data && p != nil && p.czxid != 0 && !watched[p.czxid] {
+					watched[p.czxid] = true
+					watching.Go(func() { r.group.watchPeer(ctx, s, *p, news) })
+				}
+			}
+
 			select {
 			case err := <-changed:
 				if err != nil {
 					return err
 				}
-				more = false
+				listed = false
 			case p := <-news:
-				o.roster.renew(p)
-				if o.show(o.roster.peers()); o.enough {
-					return nil
+				if known := r.known[p.Name]; known != nil && known.czxid == p.czxid {
+					known.Data = p.Data
 				}
 			}
 		}
@@ -127,58 +122,40 @@ func (o *observation) follow(ctx context.Context, s *recipe.Session) error {
 
 // watchPeer sends the member's data after each change, until it is gone.
 func (g *Group) watchPeer(ctx context.Context, s *recipe.Session, p Peer, news chan<- Peer) {
-	for version := int32(-1); ; {
+	for ctx.Err() == nil {
 		w := s.Watch(g.node(p.Name))
-		same, err := w.Current(ctx)
-		stat, _ := w.Ready(ctx)
-		switch {
-		case errors.Is(err, zk.ErrNoNode), err == nil && stat.Czxid != p.czxid: // another listing will show it
-			return
-		case err != nil: // it may not be read, now
+		stat, err := w.Fresh(ctx)
+		if errors.Is(err, zk.ErrNoNode) || err == nil && stat.Czxid != p.czxid {
+			return // the next listing shows that
+		} else if err != nil {
+			// The member may not be read, but its ACL can change.
 			select {
 			case <-time.After(pause):
-				continue
 			case <-ctx.Done():
-				return
-			case <-s.Done():
-				return
 			}
-		case !same:
 			continue
-		case stat.Version != version:
-			version, p.Data = stat.Version, w.Data()
-			select {
-			case news <- p:
-			case <-ctx.Done():
-				return
-			}
 		}
-		if w.Wait(ctx) != nil {
-			return
+
+		p.Data = w.Data()
+		select {
+		case news <- p:
+		case <-ctx.Done():
 		}
+		w.Wait(ctx)
 	}
 }
 
-func (o *observation) show(peers []Peer) {
-	if o.last != nil && slices.EqualFunc(o.last, peers, func(a, b Peer) bool {
-		return a.Name == b.Name && a.czxid == b.czxid && bytes.Equal(a.Data, b.Data)
-	}) {
-		return
-	}
-	o.last = slices.Clone(peers)
-	o.enough = !o.yield(peers, nil)
-}
-
-// Await blocks until the group has at least n members and returns them. It costs what
-// [Group.Watch] does and returns the same errors. A member can have left by the time that Await
-// returns.
+// Await blocks until the group has at least n members and returns them. It costs what [Group.Watch]
+// does and returns the same errors. A member can have left by the time that Await returns.
 func (g *Group) Await(ctx context.Context, n int) (peers []Peer, err error) {
 	if err := g.recipe.ValidateCall(ctx, nil); err != nil {
 		return nil, err
 	}
+
 	r, began := g.recipe.Mode("await"), time.Now()
 	r.Waiting(ctx)
 	defer func() { r.Waited(ctx, began, nil, 0, err) }()
+
 	for peers, err := range g.Watch(ctx) {
 		if err != nil || len(peers) >= n {
 			return peers, err

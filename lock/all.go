@@ -1,11 +1,11 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -25,12 +25,14 @@ type Leases struct {
 // LockAll waits until it holds all of the locks and returns their leases. It takes one lock after
 // the other, in the order of their paths (with the chroot). All processes have the same order, so
 // calls of LockAll never wait for each other in a circle. Locks that it holds already stay locked
-// while it waits for the next.
+// while it waits for the next. If several ensembles have a lock of one path, the addresses in their
+// connect strings decide. Then all processes must name the same servers (in any order).
 //
 // It blocks until then, or until ctx ends or a client is closed. If it cannot get a lock, it gives
 // all back and returns an error of [Mutex.Lock]. If it loses a lock while it waits for another, it
-// gives all back and begins again. Before any I/O it returns an error if there are no locks, a nil
-// lock, or two locks with the same path (the second would wait for the first).
+// gives all back and begins again. Before any I/O it returns an error for no locks, for a nil lock
+// and for two locks with the same path and servers (the second would wait for the first). If
+// different servers turn out to be one ensemble, it returns the same error later.
 //
 // The leases do not depend on ctx. Each is lost with its session.
 func LockAll(ctx context.Context, locks ...*Mutex) (*Leases, error) {
@@ -41,6 +43,7 @@ func LockAll(ctx context.Context, locks ...*Mutex) (*Leases, error) {
 	for {
 		held := &Leases{all: make([]*Lease, len(locks))}
 		held.life, held.end = context.WithCancel(context.Background())
+
 		err := held.take(ctx, locks, order)
 		lost := held.Err()
 		if err == nil && lost == nil && ctx.Err() == nil {
@@ -57,7 +60,7 @@ func LockAll(ctx context.Context, locks ...*Mutex) (*Leases, error) {
 	}
 }
 
-// inOrder returns the indexes of the locks in the order of their absolute paths.
+// inOrder returns the indexes of the locks in the order of their absolute paths and their servers.
 func inOrder(ctx context.Context, locks []*Mutex) ([]int, error) {
 	if len(locks) == 0 {
 		return nil, errors.New("no locks")
@@ -71,31 +74,36 @@ func inOrder(ctx context.Context, locks []*Mutex) ([]int, error) {
 		}
 	}
 
-	paths, order := make([]string, len(locks)), make([]int, len(locks))
+	// The chroots of clients differ, so only absolute paths give all processes one order.
+	places, order := make([][]string, len(locks)), make([]int, len(locks))
 	for i, m := range locks {
 		s, err := m.recipe.Session(ctx)
 		if err != nil {
 			return nil, m.recipe.Wrap(err)
 		}
-		paths[i], order[i] = s.Path(m.recipe.Path()), i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(paths[a], paths[b]) })
-	for i := 1; i < len(order); i++ {
-		if paths[order[i]] == paths[order[i-1]] {
-			return nil, fmt.Errorf("two locks have the path %s", paths[order[i]])
+		places[i], order[i] = append([]string{s.Path(m.recipe.Path())}, s.Servers()...), i
+		if slices.ContainsFunc(places[:i], func(p []string) bool { return slices.Equal(p, places[i]) }) {
+			return nil, m.twice()
 		}
 	}
+
+	slices.SortFunc(order, func(a, b int) int { return slices.Compare(places[a], places[b]) })
 	return order, nil
 }
 
 // take takes the locks in this order. It stops as soon as a lock is lost.
 func (ls *Leases) take(ctx context.Context, locks []*Mutex, order []int) error {
 	for _, i := range order {
+		if err := ls.exclude(ctx, locks[i]); err != nil {
+			return err
+		}
 		l, err := locks[i].Lock(ctx)
 		if err != nil {
 			return err
 		}
 		ls.all[i], ls.taken = l, append(ls.taken, l)
+
+		// The wait for the next lock ends if this lock is lost.
 		held, cancel := l.Context(ctx)
 		defer cancel()
 		ctx = held
@@ -106,16 +114,39 @@ func (ls *Leases) take(ctx context.Context, locks []*Mutex, order []int) error {
 	return nil
 }
 
-// All returns the lease of each lock, in the order in which [LockAll] was given them, for
-// [Lease.Token] and [Lease.Check]. The caller must not change the slice.
+// exclude returns an error if one of the leases is in line for m. (Its client and m's can have been
+// given different servers of one ensemble.) Then m would wait for that lease.
+func (ls *Leases) exclude(ctx context.Context, m *Mutex) error {
+	for _, l := range ls.taken {
+		among, err := recipe.AcrossSessions(ctx, m.recipe, func(s *recipe.Session) (bool, error) {
+			if s.Path(m.recipe.Path()+"/"+l.Node()) != l.Check().Path {
+				return false, nil
+			}
+			line, err := m.Contenders(ctx)
+			return slices.ContainsFunc(line, func(c Contender) bool { return c.Node == l.Node() }), err
+		})
+		if err != nil {
+			return m.recipe.Wrap(err)
+		}
+		if among {
+			return m.twice()
+		}
+	}
+	return nil
+}
+
+func (m *Mutex) twice() error { return fmt.Errorf("two locks have the path %s", m.recipe.Path()) }
+
+// All returns the lease of each lock (for [Lease.Token] and [Lease.Check]) in the order in which
+// [LockAll] was given them. The caller must not change the slice.
 func (ls *Leases) All() []*Lease { return ls.all }
 
 // Done returns a channel that is closed when any of the leases is lost or given back. Like all
 // methods, it is safe for concurrent use.
 func (ls *Leases) Done() <-chan struct{} { return ls.life.Done() }
 
-// Err returns nil while all of the leases are held. If one was lost, its error wraps
-// [protocol.ErrLost] and the cause, and names the lock. After [Leases.Unlock] it wraps
+// Err returns nil while all of the leases are held. If a lease was lost, its error wraps
+// [protocol.ErrLost] and the cause. The error names the lock. After [Leases.Unlock] it wraps
 // [protocol.ErrReleased]. It is computed from the clocks at each call, as [Lease.Err] is.
 func (ls *Leases) Err() error {
 	var over error
@@ -131,27 +162,7 @@ func (ls *Leases) Err() error {
 // back, with [Leases.Err] as its cause. Its own Err is computed from the clocks at each call. Call
 // the cancel function when the work is done.
 func (ls *Leases) Context(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(parent)
-	stop := context.AfterFunc(ls.life, func() { cancel(ls.Err()) })
-	held := &leasesContext{ctx, ls, cancel}
-	held.Err() // they may be over
-	return held, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
-type leasesContext struct {
-	context.Context
-	leases *Leases
-	cancel context.CancelCauseFunc
-}
-
-func (c *leasesContext) Err() error {
-	if err := c.leases.Err(); err != nil {
-		c.cancel(err)
-	}
-	return c.Context.Err()
+	return recipe.HeldContext(parent, ls.life, ls.Err)
 }
 
 // Multi does all of the operations if all of the leases are still held, or none. It behaves as
@@ -163,7 +174,7 @@ func (ls *Leases) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, er
 	grants := make([]*recipe.Grant, len(ls.all))
 	for i, l := range ls.all {
 		grants[i] = l.grant
-		l.linger.receipts.Store(true)
+		l.mutex.linger.receipts.Store(true)
 	}
 	return recipe.MultiHeld(ctx, grants, ops...)
 }
@@ -173,25 +184,24 @@ func (ls *Leases) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, er
 // are deleted in any case. A ctx of [Leases.Context] ends with the leases but does not end the
 // wait. Unlock can be called again and concurrently.
 func (ls *Leases) Unlock(ctx context.Context) error {
-	errs := make(chan error, len(ls.taken))
-	for _, l := range ls.taken {
-		go func() {
-			err := l.Unlock(ctx)
+	errs := make([]error, len(ls.taken))
+	var wait sync.WaitGroup
+	for i, l := range ls.taken {
+		wait.Go(func() {
+			errs[i] = l.Unlock(ctx)
+			// A context of the leases' own has ended by this very call.
 			if ls.haveEnded(ctx) {
-				err = l.Unlock(context.WithoutCancel(ctx))
+				errs[i] = l.Unlock(context.WithoutCancel(ctx))
 			}
-			errs <- err
-		}()
+		})
 	}
+	wait.Wait()
 
-	var all error
-	for range ls.taken {
-		all = errors.Join(all, <-errs)
-	}
+	// AfterFunc would end it, too, but perhaps after Unlock has returned.
 	if ls.Err() != nil {
 		ls.end()
 	}
-	return all
+	return errors.Join(errs...)
 }
 
 // haveEnded reports whether ctx has ended because one of the leases has.

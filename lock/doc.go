@@ -8,7 +8,7 @@
 // [Mutex.TryDo] returns [ErrLocked] instead of waiting. [Mutex.Lock] and [Lease.Unlock] are for
 // work that does not fit into one function. [LockAll] holds several locks or none. [Mutex.Revoke]
 // asks a holder to give a lock back, and [Mutex.Break] takes it away. For a job that only one
-// process should do, and not each in turn, see package once.
+// process should do (rather than each in turn) see package once.
 //
 // # Guarantees
 //
@@ -17,7 +17,7 @@
 //     node, it finds out when the server's event arrives.
 //   - A Mutex is granted in order of arrival (the order in which the ensemble created the nodes). A
 //     release wakes one waiter.
-//   - Tokens increase from holder to holder. Those of a Mutex [WithLinger] may share one.
+//   - Tokens increase from holder to holder. Holders of a Mutex [WithLinger] may share a token.
 //   - A waiter whose node is deleted goes to the end of the line. (In the first tenth of a second
 //     of its wait it may be granted the lock instead and finds out as a holder does.)
 //   - A call whose ctx is done fails and leaves no node behind, even if the lock was granted at

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -43,172 +42,24 @@ func Example() {
 	// importing, with a token: true
 }
 
-// A job that is not worth waiting for: if another process does it right now, that is enough.
-func ExampleMutex_TryDo() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+// connect returns a client of an embedded server, and what ends both.
+func connect() (client *protocol.Client, stop func()) {
+	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer server.Close()
-
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	client, err = protocol.Connect(context.Background(), server.ConnectString())
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
-
-	sweeping := lock.New(client, "/locks/sweep")
-	sweep := func(ctx context.Context, _ *lock.Lease) error {
-		_, err := sweeping.TryLock(ctx) // what another process would get now
-		fmt.Println("sweeping; another one is told:", errors.Is(err, lock.ErrLocked))
-		return nil
-	}
-	if err := sweeping.TryDo(ctx, sweep); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// sweeping; another one is told: true
-}
-
-// Lock and Unlock are for work that does not fit into one function.
-func ExampleMutex_Lock() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	lease, err := lock.New(client, "/locks/migration").Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	work, cancel := lease.Context(ctx) // ends when the lease does
-	defer cancel()
-	fmt.Println("at work:", work.Err())
-
-	if err := lease.Unlock(ctx); err != nil {
-		log.Fatal(err) // it was lost before
-	}
-
-	fmt.Println("given back:", errors.Is(lease.Err(), protocol.ErrReleased))
-	<-work.Done()
-	fmt.Println(context.Cause(work))
-	// Output:
-	// at work: <nil>
-	// given back: true
-	// lock: /locks/migration: released
-}
-
-func ExampleMutex_Contenders() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	mutex := lock.New(client, "/locks/deploy", lock.WithData([]byte("build 42 on ci-3")))
-	lease, err := mutex.Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer lease.Unlock(ctx)
-
-	line, err := mutex.Contenders(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	for _, c := range line {
-		fmt.Printf("%s, holds it: %t\n", c.Data, c.Token == lease.Token())
-	}
-	// Output:
-	// build 42 on ci-3, holds it: true
-}
-
-// A store is a resource outside of ZooKeeper that a lock protects. It refuses writes with a token
-// older than the newest it has seen.
-type store struct {
-	newest int64
-	data   string
-}
-
-func (s *store) Write(token int64, data string) error {
-	if token < s.newest {
-		return errors.New("written by a former holder")
-	}
-	s.newest, s.data = token, data
-	return nil
-}
-
-// A holder may be paused for a minute between checking its lease and writing. Only the resource
-// that it writes to can detect that.
-func ExampleLease_Token() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-	mutex := lock.New(client, "/locks/store")
-	var store store
-
-	slow, err := mutex.Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	// While slow is paused, its lock is taken away and goes to the next holder.
-	if err := mutex.Break(ctx, slow.Node()); err != nil {
-		log.Fatal(err)
-	}
-
-	next, err := mutex.Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer next.Unlock(ctx)
-
-	fmt.Println("next:", store.Write(next.Token(), "new"))
-	fmt.Println("slow:", store.Write(slow.Token(), "old"))
-	fmt.Println("data:", store.data)
-	// Output:
-	// next: <nil>
-	// slow: written by a former holder
-	// data: new
+	return client, func() { client.Close(); server.Close() }
 }
 
 // ZooKeeper itself refuses the writes of a former holder, where the data is in ZooKeeper.
 func ExampleLease_Multi() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 	session, err := recipe.SessionOf(ctx, client)
 	if err != nil {
 		log.Fatal(err)
@@ -242,56 +93,15 @@ func ExampleLease_Multi() {
 	// after it was lost: true
 }
 
-// A batch job asks for the lock of a long-lived holder, which gives it back when it can.
-func ExampleMutex_Revoke() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	mutex := lock.New(client, "/locks/index")
-	lease, err := mutex.Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	revoked := lease.Revoked() // from here on it hears of requests
-
-	// Another process finds the node's name with Contenders.
-	if err := mutex.Revoke(ctx, lease.Node()); err != nil {
-		log.Fatal(err)
-	}
-
-	<-revoked
-	fmt.Println("still held:", lease.Err() == nil)
-	if err := lease.Unlock(ctx); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// still held: true
-}
-
-// Several locks at once, without deadlocks whatever their order.
+// Several locks at once, without deadlocks whatever their order. Many goroutines of this process
+// use them, so they wait for each other inside it and have one node in line.
 func ExampleLockAll() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
-	from, to := lock.New(client, "/accounts/1"), lock.New(client, "/accounts/2")
+	from := lock.New(client, "/accounts/1", lock.WithLocalQueue())
+	to := lock.New(client, "/accounts/2", lock.WithLocalQueue())
 	leases, err := lock.LockAll(ctx, to, from)
 	if err != nil {
 		log.Fatal(err)
@@ -306,79 +116,31 @@ func ExampleLockAll() {
 	// holds 2 locks: true
 }
 
-// A Simple leaves no node while it waits, and has no order.
+// A job that isn't worth waiting for: if another process does it right now, that is enough. (A
+// Simple's try is the cheapest.)
 func ExampleNewSimple() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
-	simple := lock.NewSimple(client, "/locks/cache")
-	err = simple.Do(ctx, func(ctx context.Context, lease *lock.Lease) error {
-		fmt.Println("filling the cache")
+	simple := lock.NewSimple(client, "/locks/cache", lock.WithData([]byte("cache-2")))
+	err := simple.TryDo(ctx, func(ctx context.Context, lease *lock.Lease) error {
+		_, err := simple.TryLock(ctx) // what another process would get now
+		fmt.Println("filling the cache; others get ErrLocked:", errors.Is(err, lock.ErrLocked))
 		return ctx.Err()
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	// Output:
-	// filling the cache
-}
-
-// The goroutines of this process wait for each other inside it, and have one node in line.
-func ExampleWithLocalQueue() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	mutex := lock.New(client, "/locks/ledger", lock.WithLocalQueue())
-	var wait sync.WaitGroup
-	balance := 0
-	for range 10 {
-		wait.Go(func() {
-			err := mutex.Do(ctx, func(context.Context, *lock.Lease) error {
-				balance++
-				return nil
-			})
-			if err != nil {
-				log.Fatal(err)
-			}
-		})
-	}
-	wait.Wait()
-	fmt.Println("balance:", balance)
-	// Output:
-	// balance: 10
+	// filling the cache; others get ErrLocked: true
 }
 
 // This process takes the lock for each of many entries, and goes to the ensemble once.
 func ExampleWithLinger() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	mutex := lock.New(client, "/locks/journal", lock.WithLinger(time.Second), lock.WithLingerLimit(100))
 	entries := 0
@@ -392,6 +154,13 @@ func ExampleWithLinger() {
 		}
 	}
 	fmt.Println("entries:", entries)
+
+	line, err := mutex.Contenders(ctx) // as another process sees it
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("stays for a second, or until somebody else wants it:", line[0].Lingers)
 	// Output:
 	// entries: 1000
+	// stays for a second, or until somebody else wants it: true
 }

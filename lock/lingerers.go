@@ -3,8 +3,6 @@ package lock
 import (
 	"container/list"
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,86 +14,78 @@ const lookAgain = time.Minute
 
 // lingerers are the nodes of a session, and a view, that linger. It is safe for concurrent use.
 type lingerers struct {
-	mu      sync.Mutex // protects what follows; nothing blocks while it is held
-	all     map[*kept]struct{}
-	unused  list.List // of *kept: the one that was used first comes first
-	looking bool      // a goroutine looks at them
+	mu      sync.Mutex // nothing blocks while it is held
+	all     list.List  // of *kept, the least recently used first
+	looking bool       // a goroutine looks at them
 }
 
+// A lingerersKey is the key of a session's lingerers for [recipe.Shared].
 type lingerersKey struct{}
 
-func lingerersOf(s *recipe.Session) *lingerers {
-	return recipe.Shared(s, lingerersKey{}, func() *lingerers { return &lingerers{all: make(map[*kept]struct{})} })
-}
-
-// add has the node looked at after each reconnect, and once a minute.
-func (ls *lingerers) add(k *kept) {
+// add adds a node. If there are more than most then, it removes the least recently used node and
+// returns it.
+func (ls *lingerers) add(k *kept, most int) (excess []*kept) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.all[k] = struct{}{}
+	k.place = ls.all.PushBack(k)
 	if !ls.looking {
 		ls.looking = k.session.Go(ls.look)
 	}
+	for ls.all.Len() > most {
+		excess = append(excess, ls.all.Remove(ls.all.Front()).(*kept))
+	}
+	return excess
+}
+
+// use notes that a node is used now.
+func (ls *lingerers) use(k *kept) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.all.MoveToBack(k.place)
 }
 
 func (ls *lingerers) remove(k *kept) {
-	ls.rest(k, false)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	delete(ls.all, k)
+	ls.all.Remove(k.place)
 }
 
-// rest notes whether the node is unused from now on.
-func (ls *lingerers) rest(k *kept, unused bool) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if k.place != nil {
-		ls.unused.Remove(k.place)
-		k.place = nil
-	}
-	if unused {
-		k.place = ls.unused.PushBack(k)
-	}
-}
-
-// excess returns the node that was not used for longest if there are more than n.
-func (ls *lingerers) excess(n int) *kept {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.unused.Len() <= n {
-		return nil
-	}
-	return ls.unused.Front().Value.(*kept)
-}
-
-// look asks the server again whether the lines or the nodes have changed. If an event is missing, that
-// makes up for it.
+// look runs while there are nodes. Once a minute it asks the server whether they or their lines
+// have changed. After a reconnect it has all of them given back, because events may be missing.
 func (ls *lingerers) look(ctx context.Context, s *recipe.Session) {
 	ticker := time.NewTicker(lookAgain)
 	defer ticker.Stop()
-	resumed := s.Resumption()
-	for {
+	for resumed := s.Resumption(); ; {
+		cut := false
 		select {
 		case <-ticker.C:
 		case <-resumed:
+			resumed, cut = s.Resumption(), true
 		case <-ctx.Done():
 			return
 		}
-		resumed = s.Resumption()
 
-		ls.mu.Lock()
-		all := slices.Collect(maps.Keys(ls.all))
-		ls.looking = len(all) > 0
-		ls.mu.Unlock()
+		all := ls.list()
 		if len(all) == 0 {
 			return
 		}
 		for _, k := range all {
-			for _, w := range []*recipe.Watch{s.WatchChildren(k.linger.recipe.Path()), s.Watch(k.node)} {
-				if _, err := w.Ready(ctx); err == nil {
-					w.Recheck(ctx)
-				}
+			if cut {
+				k.linger.limit(k, 0)
+			} else {
+				k.recheck(ctx, s)
 			}
 		}
 	}
+}
+
+// list returns the nodes. If there are none, look ends.
+func (ls *lingerers) list() (all []*kept) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for e := ls.all.Front(); e != nil; e = e.Next() {
+		all = append(all, e.Value.(*kept))
+	}
+	ls.looking = len(all) > 0
+	return all
 }

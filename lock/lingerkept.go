@@ -3,8 +3,11 @@ package lock
 import (
 	"container/list"
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
@@ -20,138 +23,108 @@ type kept struct {
 	node    string // its path
 	token   int64
 	remove  removal
-	watch   *recipe.Watch   // on the node; belongs to who has the turn, as resumed does
-	resumed <-chan struct{} // the session's Resumption when the node was last read
+	deleted atomic.Bool
+	watch   *recipe.Watch   // on the node; only the caller that has the ticket uses it
 	life    context.Context // until the node is given back or lost
 	end     context.CancelFunc
 	nodes   *lingerers
-	strays  int                          // how many children of the line were no contenders; -1 before the first listing
-	visitor atomic.Pointer[recipe.Watch] // on the contender that came, if it is another library's
+	place   *list.Element // among nodes
+	strays  int           // how many children of the line were no contenders; -1 before the first listing
 
 	// The mu of the linger protects these.
 	used  bool
 	timer *time.Timer // settles when the node was not used for d
 	idle  time.Time   // when it was last used
-	until time.Time   // when it has to be given back; zero: as long as it is used
-
-	place *list.Element // among the unused; the mu of nodes protects it
+	until time.Time   // when it must be given back; zero: as long as it is used
 }
 
-// grant returns a grant on the node to the caller whose turn it is, or nil if the caller has to go to
-// the line. It makes a request only if the session has to be confirmed, or if there was a reconnect
-// since the node was read.
-func (k *kept) grant(ctx context.Context) (g *recipe.Grant, err error) {
-	l := k.linger
-	defer func() {
-		if g == nil {
-			l.mu.Lock()
-			k.rest()
-			l.mu.Unlock()
-			l.settle()
-		}
-	}()
-	if _, err := k.session.Confirm(ctx); err != nil {
-		return nil, err
-	}
-	same, err := k.same(ctx)
-	if err != nil && (ctx.Err() != nil || k.session.Err() != nil) {
-		return nil, err
-	} else if err != nil || !same {
-		l.limit(k, 0)
-	}
-
-	l.mu.Lock()
-	over := l.over(k) // it may have waited for a connection
-	l.mu.Unlock()
-	if over {
-		return nil, nil
-	}
-	return l.recipe.NewGrant(ctx, k.session, k.node, k.token, k.leave)
-}
-
-// same reports whether the node is as it was created, whether or not awaitChange knows already. After
-// a reconnect it asks a server that knows all that had happened by then: the next one may lag.
-func (k *kept) same(ctx context.Context) (same bool, err error) {
+// fresh reports whether the node is as it was created, as far as this connection knows. Events of
+// the time before a connection may be missing, so a node is lent over one connection only.
+func (k *kept) fresh(ctx context.Context) bool {
 	stat, err := k.watch.Ready(ctx)
-	if err != nil || stat.Version > 0 {
-		return false, err
-	} else if k.linger.client.State() == protocol.Connected && k.resumed == k.session.Resumption() {
-		return k.watch.Current(ctx)
-	}
-	for {
-		k.resumed = k.session.Resumption()
-		if err := k.session.Sync(ctx, k.node); err != nil {
-			return false, err
-		}
-		if same, err := k.watch.Recheck(ctx); err != nil || !same || k.resumed == k.session.Resumption() {
-			return same, err
-		}
-	}
+	return err == nil && stat.Version == 0 && k.watch.Unchanged() && k.linger.client.State() == protocol.Connected
 }
 
-// leave ends the turn of a lease that was given back, and deletes the node if it is not to be kept.
+// leave ends the use by a lease that was given back, and deletes the node if it is not to be kept.
 func (k *kept) leave(ctx context.Context, s *recipe.Session) error {
 	l := k.linger
+
 	l.mu.Lock()
-	due := l.kept != k
-	if !due {
-		k.idle = time.Now()
-		k.rest()
-		if due = l.due(k); due {
-			l.drop()
-		}
+	k.used, k.idle = false, time.Now()
+	keep := k == l.kept && !l.due(k)
+	if keep {
+		k.timer.Reset(l.d)
+	} else {
+		l.drop(k)
 	}
+	ended := l.lease.Swap(nil)
 	l.mu.Unlock()
-	<-l.turn
-	if due {
-		return l.remove(ctx, k, s)
+
+	// The next caller need not wait for the deletion. If the lease was lost first, lost has put the
+	// ticket back.
+	if ended != nil {
+		l.queue <- struct{}{}
 	}
-	for old := k.nodes.excess(l.most); old != nil; old = k.nodes.excess(l.most) {
-		old.linger.limit(old, 0)
+	if keep {
+		return nil
 	}
-	return nil
+	return k.delete(ctx, s)
 }
 
-// rest begins the time for which the node may stay unused, or goes on with it. The caller holds the
-// mu of the linger.
-func (k *kept) rest() {
-	k.used = false
-	k.nodes.rest(k, true)
-	k.timer.Reset(max(k.linger.d-time.Since(k.idle), time.Millisecond))
+func (k *kept) delete(ctx context.Context, s *recipe.Session) error {
+	defer k.deleted.Store(true)
+	return k.remove(ctx, s)
 }
 
 // awaitContender calls itself whenever the line has changed, until another contender is in it, and
 // says for how long the node may be kept then. A line that may not be listed may have contenders.
 func (k *kept) awaitContender(ctx context.Context, s *recipe.Session) {
 	l := k.linger
-	for k.life.Err() == nil {
-		w := s.WatchChildren(l.recipe.Path())
-		same, err := w.Current(ctx)
-		if err != nil {
-			l.limit(k, 0)
-			return
-		} else if !same {
+
+	// The listing sets the watch, so no contender is missed between the two.
+	w := s.WatchChildren(l.recipe.Path())
+	if same, err := w.Current(ctx); err != nil || !same {
+		l.limit(k, 0)
+		return
+	}
+
+	inLine := l.line.Among(w.Children())
+	for _, n := range inLine {
+		node := l.recipe.Path() + "/" + n.Node
+		if node == k.node {
 			continue
 		}
-		inLine := l.line.Among(w.Children())
-		for _, n := range inLine {
-			if l.recipe.Path()+"/"+n.Node == k.node {
-				continue
-			}
-			if n.Owner == (recipe.Owner{}) {
-				k.visitor.Store(s.Watch(l.recipe.Path() + "/" + n.Node))
-			}
-			l.limit(k, min(l.d, overtaking))
-			return
+		// A contender of another library is watched before our node goes, so that its own end is
+		// seen.
+		if n.Owner == (recipe.Owner{}) {
+			defer k.awaitVisitor(ctx, s.Watch(node))
 		}
-
-		strays := len(w.Children()) - len(inLine)
-		if strays == k.strays && !l.receipts.Load() {
-			l.visited() // or what has changed?
-		}
-		k.strays = strays
-		w.AfterChange(k.life, func() { s.Go(k.awaitContender) })
+		l.limit(k, min(l.d, overtaking))
 		return
+	}
+
+	// If our node is there and nothing else is new, a contender has come and gone meanwhile.
+	strays := len(w.Children()) - len(inLine)
+	if strays == k.strays && len(inLine) > 0 && !l.receipts.Load() {
+		l.visited()
+	}
+	k.strays = strays
+	w.AfterChange(k.life, func() { s.Go(k.awaitContender) })
+}
+
+// awaitVisitor notes a visit if the contender of another library goes before the node does. After
+// that, it has had the lock.
+func (k *kept) awaitVisitor(ctx context.Context, visitor *recipe.Watch) {
+	if _, err := visitor.Ready(ctx); errors.Is(err, zk.ErrNoNode) {
+		k.linger.visited()
+	} else if err == nil {
+		visitor.AfterChange(ctx, func() {
+			// It hasn't gone if only its data have changed (as an operator asks for the lock it
+			// waits for).
+			if visitor.Deleted() && !k.deleted.Load() {
+				k.linger.visited()
+			}
+		})
 	}
 }
 
@@ -163,4 +136,13 @@ func (k *kept) awaitChange(ctx context.Context, s *recipe.Session) {
 		return
 	}
 	w.AfterChange(k.life, func() { k.linger.limit(k, 0) })
+}
+
+// recheck asks the server whether the line or the node has changed.
+func (k *kept) recheck(ctx context.Context, s *recipe.Session) {
+	for _, w := range []*recipe.Watch{s.WatchChildren(k.linger.recipe.Path()), s.Watch(k.node)} {
+		if _, err := w.Ready(ctx); err == nil {
+			w.Recheck(ctx)
+		}
+	}
 }

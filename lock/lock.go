@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -9,15 +10,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// ErrLocked is returned by TryLock and TryDo when another contender holds the lock or waits for it.
+// ErrLocked is returned by TryLock and TryDo when another contender holds the lock or waits for it
+// (in whichever process, this one included).
 var ErrLocked = line.NewBusy("locked")
 
 // A Lease is a lock that is held until it is given back with [Lease.Unlock] or lost. It is lost
 // with its session, or when another client deletes its node. It is safe for concurrent use.
 type Lease struct {
-	grant  *recipe.Grant
-	linger *linger // of its Mutex
-	revocable
+	grant *recipe.Grant
+	mutex *Mutex
+
+	listens sync.Once
+	revoked chan struct{} // made when Revoked is called
 }
 
 // Done returns a channel that is closed when the lease is lost or given back. [Lease.Err] says
@@ -47,20 +51,20 @@ func (l *Lease) Context(parent context.Context) (context.Context, context.Cancel
 func (l *Lease) Token() int64 { return l.grant.Token() }
 
 // Check returns an operation to put first into a [zk.Conn] Multi. The whole Multi then fails with
-// [zk.ErrNoNode] once the lease's node is gone, which may stay after Unlock: see [WithLinger]. The path
-// in it is absolute.
+// [zk.ErrNoNode] once the lease's node is gone, which may stay after Unlock: see [WithLinger]. The
+// path in it is absolute.
 func (l *Lease) Check() *zk.CheckVersionRequest { return l.grant.Check() }
 
 // Multi is the fenced write: it does all of the operations if the lease is still held, or none.
 // Operations are pointers to [zk.CreateRequest], [zk.SetDataRequest], [zk.DeleteRequest] and
-// [zk.CheckVersionRequest], with paths below the client's chroot. A create without an ACL gets the
-// client's ACL. Multi adds [Lease.Check] itself and returns the answers for ops.
+// [zk.CheckVersionRequest]. Their paths are below the client's chroot. A create without an ACL gets
+// the client's ACL. Multi adds [Lease.Check] itself and returns the answers for ops.
 //
 // Multi blocks until the server has answered, ctx ends or the session ends. If the connection
-// breaks, Multi finds out whether the operations were done and does nothing twice. If the lease
-// has ended, Multi returns the error of [Lease.Err] (which wraps [protocol.ErrLost] after a loss),
-// and nothing was done. If the server refuses an operation, the error says which, and nothing was
-// done. If ctx or the session ends before the outcome is known, the error wraps
+// breaks, Multi finds out whether the operations were done and does nothing twice. If the lease has
+// ended, Multi does nothing and returns the error of [Lease.Err] (which wraps [protocol.ErrLost]
+// after a loss). If the server refuses an operation, nothing was done and the error says which
+// operation. If ctx or the session ends before the outcome is known, the error wraps
 // [protocol.ErrUncertain]: read the nodes, or repeat operations that carry versions. Bad operations
 // get [zk.ErrBadArguments], [zk.ErrInvalidPath] or [protocol.ErrTooLarge] before any I/O. It is
 // safe for concurrent use.
@@ -69,7 +73,7 @@ func (l *Lease) Check() *zk.CheckVersionRequest { return l.grant.Check() }
 // receipt-… beside the lease's node until the lease ends. It wakes no waiter. See
 // [recipe.Grant.Multi] for the costs.
 func (l *Lease) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	l.linger.receipts.Store(true)
+	l.mutex.linger.receipts.Store(true)
 	return l.grant.Multi(ctx, ops...)
 }
 

@@ -3,8 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
@@ -53,10 +51,10 @@ func New(c *protocol.Client, path string, opts ...Option) *Mutex {
 // background. If this client itself holds the lock (in another goroutine, or further up the stack),
 // the error says since when.
 //
-// If Lock loses its session or its node while it waits, it joins again at the end of the line (in
-// the next session, if the session was lost). Other errors wrap [protocol.ErrClosed],
+// If Lock loses its session or its node while it waits, it joins again at the end of the line
+// (after a lost session in the next session). Other errors wrap [protocol.ErrClosed],
 // [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [protocol.ErrMixed] or
-// [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
+// [zk.ErrInvalidPath]. Or they are the server's own (such as [zk.ErrNoAuth]).
 //
 // The lease does not depend on ctx. It is lost with its session.
 //
@@ -66,10 +64,10 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.take(ctx, &
 
 // TryLock returns the lock if no contender holds it or waits for it, and an error that wraps
 // [ErrLocked] otherwise. It does not wait for the lock, but blocks until the server has answered or
-// ctx ends. A busy lock takes one read, a free one a read and a write. If the only contender is one that
-// lingers, TryLock waits in line for a quarter of a second: see [WithLinger]. A server that lags behind
-// may show a free lock as busy, but never a busy one as free. The other errors are those of
-// [Mutex.Lock].
+// ctx ends. A busy lock takes one read. A free lock takes a read and a write. If the only contender
+// lingers, TryLock waits in line for a quarter of a second: see [WithLinger]. A server that lags
+// behind may show a free lock as busy, but never a busy one as free. Its other errors are the
+// errors of [Mutex.Lock].
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	request := m.request
 	request.Try, request.Patience = true, patience
@@ -84,21 +82,19 @@ func (m *Mutex) take(ctx context.Context, request *line.Request) (*Lease, error)
 		}
 		return g, err
 	})
+
 	if err != nil {
-		if since, ok := m.recipe.HeldSince(); ok && ctx != nil && ctx.Err() != nil {
-			err = fmt.Errorf("%w (held by this client since %s)", err, since.Format(time.DateTime))
-		}
 		return nil, err
 	}
-	return &Lease{grant: g, linger: m.linger, revocable: revocable{dir: m.recipe.Path(), data: g.Session().NodeData(request.Data)}}, nil
+	return &Lease{grant: g, mutex: m}, nil
 }
 
 // Do calls fn while it holds the lock, with a context that is cancelled when the lease is lost. The
 // cause of that context then wraps [protocol.ErrLost].
 //
-// Do blocks as [Mutex.Lock] does, then until fn has returned, and then until the lock is given
-// back. It gives the lock back even if ctx has ended or fn panics. It returns an error of Lock or
-// fn's own. If the lease was lost before fn returned, Do joins the loss to fn's error.
+// Do blocks as [Mutex.Lock] does. Then it blocks until fn has returned and the lock is given back.
+// It gives the lock back even if ctx has ended or fn panics. It returns an error of Lock or fn's
+// own. If the lease was lost before fn returned, Do joins the loss to fn's error.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
 	return m.do(ctx, m.Lock, fn)
 }
@@ -121,12 +117,13 @@ func (m *Mutex) do(ctx context.Context, acquire func(context.Context) (*Lease, e
 	return recipe.RunHeld(ctx, l.grant, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
-// Contenders returns the contenders in line, the holder first, as of a moment after the call began.
-// A holder with Lingers that is alone in line may be unused: see [WithLinger]. Contenders blocks until the server has answered (one request for each contender) or ctx ends.
+// Contenders returns the contenders in line (the holder first) as of a moment after the call began.
+// A holder with Lingers that is alone in line may be unused: see [WithLinger]. Contenders blocks
+// until the server has answered (one request for each contender) or ctx ends.
 func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) { return m.line.Contenders(ctx) }
 
 // Break deletes the node of a contender, given its name in [Mutex.Contenders]. A holder then loses
-// its lease. It may still be about to act on the lock, so fence its writes ([Lease.Multi],
+// its lease. It may still be about to act on the lock, so fence its writes (with [Lease.Multi] or
 // [Lease.Token]). A waiter goes to the end of the line. (If it came less than a tenth of a second
 // ago it can be granted the lock at that moment, and then loses its lease as well.)
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -17,15 +16,6 @@ import (
 // election's value, or the data of [WithData]). Revoke never replaces them.
 var ErrNotRevocable = errors.New("the contender's data are its user's, and cannot carry a request")
 
-// A revocable is the part of a lease that receives revocations.
-type revocable struct {
-	dir  string // where the lease's node is
-	data []byte // of that, as it was created
-
-	mu      sync.Mutex
-	revoked chan struct{} // nil until Revoked is called
-}
-
 // Revoke asks the contender with this name in [Mutex.Contenders] to give the lock back. The request
 // reaches a holder that has called [Lease.Revoked], which goes on holding the lock until it
 // unlocks. It reaches a waiter once the waiter is granted the lock. Neither is forced:
@@ -33,14 +23,14 @@ type revocable struct {
 //
 // Revoke adds a member to the owner data of the contender's node (see [protocol.Process]). If the
 // data have another form, they stay as they are and Revoke returns [ErrNotRevocable]. A node
-// without data, or with only Curator's address, gets the data of Curator's Revoker, so requests
+// without data (or with only Curator's address) gets the data of Curator's Revoker. So requests
 // work in both directions between Curator's revocable locks and ours. A lease that has received a
 // request writes its own data back.
 //
 // Revoke blocks until the server has answered twice or ctx ends. It can be repeated. Its error
-// wraps [zk.ErrNoNode] if there is no such node, [zk.ErrInvalidPath] if no contender could have
-// that name, or [zk.ErrNoAuth] if others may not read and write the node. It is safe for concurrent
-// use.
+// wraps [zk.ErrNoNode] if there is no such node and [zk.ErrInvalidPath] if no contender could have
+// that name. It wraps [zk.ErrNoAuth] if others may not read and write the node. It is safe for
+// concurrent use.
 //
 // [zk.ErrNoNode]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoNode
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
@@ -56,47 +46,44 @@ func (m *Mutex) Revoke(ctx context.Context, node string) error {
 	})
 }
 
-// Revoked returns a channel that is closed when another client has asked for the lock, with
-// [Mutex.Revoke] or Apache Curator's Revoker, before or after the call. The lease is held on until
-// it is given back. The channel of a lease that has ended first stays as it is.
+// Revoked returns a channel that is closed when another client has asked for the lock (before or
+// after the call) with [Mutex.Revoke] or Apache Curator's Revoker. The lease is held on until it is
+// given back. The channel of a lease that has ended first stays as it is.
 //
 // The first call begins to wait in a goroutine of the lease's own, which ends with the lease and
 // shares the watch on its node. Revoked does not block, and is safe for concurrent use.
 func (l *Lease) Revoked() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.revoked == nil {
+	l.listens.Do(func() {
 		l.revoked = make(chan struct{})
 		l.grant.Session().Go(l.awaitRevocation)
-	}
+	})
 	return l.revoked
 }
 
-// awaitRevocation waits under the life of the session, which outlasts the view's back-off. No caller
-// would hear of its end, so it goes on after a refusal, too, until the lease ends. The node may outlast
-// that: see [WithLinger].
+// awaitRevocation waits under the life of the session, which outlasts the view's back-off. No
+// caller would get its error, so it also goes on after a refusal until the lease ends. The node may
+// outlast the lease: see [WithLinger].
 func (l *Lease) awaitRevocation(ctx context.Context, s *recipe.Session) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer l.grant.AfterFunc(cancel)()
+
 	const shortest, longest = 100 * time.Millisecond, time.Minute
+	node := l.mutex.recipe.Path() + "/" + l.Node()
 	for pause := shortest; ctx.Err() == nil; {
-		w := s.Watch(l.dir + "/" + l.Node())
+		w := s.Watch(node)
 		same, err := w.Current(ctx)
 		switch {
 		case errors.Is(err, zk.ErrNoNode), l.Err() != nil:
 			return
 		case err != nil: // the node may not be read, now
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
+			await(ctx, s, time.After(pause))
 			pause = min(2*pause, longest)
 		case same && layout.IsRevoked(w.Data()):
 			close(l.revoked)
-			// Nobody waits for that, and what the holder writes meanwhile stays.
+			// Data that the holder writes meanwhile stays because its version is different.
 			if stat, err := w.Ready(ctx); err == nil && stat != nil {
-				s.Set(ctx, l.dir+"/"+l.Node(), l.data, stat.Version)
+				s.Set(ctx, node, s.NodeData(l.mutex.request.Data), stat.Version)
 			}
 			return
 		case same:

@@ -18,30 +18,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A waiter hears of the request once it holds the lock. The holder keeps the lock until it unlocks.
-func TestRevokeAsksTheHolder(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, ctx := srv.Root(t)+"/revoked", t.Context()
-		m, operator := lock.New(srv.Client(t), path), lock.NewSimple(srv.Client(t), path)
-		first := suite.Must(t, m.Lock)
-		revoked := first.Revoked()
-		waiting := suite.Later(func() *lock.Lease { l, _ := m.Lock(ctx); return l })
-		line := suite.Await(t, 2, operator.Contenders)
-		require.NoError(t, operator.Revoke(ctx, line[1].Node))
-		synctest.Wait()
-		require.False(t, isClosed(revoked))
-		require.NoError(t, operator.Revoke(ctx, line[0].Node))
-		suite.Wait(t, revoked)
-		require.NoError(t, first.Err())
-		suite.Unlock(t, first)
-		second := suite.Wait(t, waiting)
-		suite.Wait(t, second.Revoked())
-		suite.Unlock(t, second)
-		require.ErrorIs(t, operator.Revoke(ctx, line[0].Node), zk.ErrNoNode)
-		require.ErrorIs(t, operator.Revoke(ctx, "config"), zk.ErrInvalidPath)
-	})
-}
-
 // The holder may not read its node for a while. No caller would be told that it listens no more.
 func TestRevocationIsHeardOfAfterRefusals(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -90,6 +66,8 @@ func TestRevokeDestroysNothing(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, own, data(l.Node()))
 		require.NoError(t, l.Unlock(t.Context()))
+		require.ErrorIs(t, other.Revoke(t.Context(), l.Node()), zk.ErrNoNode)
+		require.ErrorIs(t, other.Revoke(t.Context(), "config"), zk.ErrInvalidPath)
 
 		// Curator's Revoker replaces whatever there is.
 		l = suite.Must(t, lock.New(c, path, lock.WithData([]byte("mine"))).Lock)

@@ -31,12 +31,14 @@ func NewSimple(c *protocol.Client, path string, opts ...Option) *Simple {
 func (s *Simple) claim(ctx context.Context, session *recipe.Session, request *line.Request) (*recipe.Grant, error) {
 	for {
 		g, holder, err := s.mutex.line.Claim(ctx, session, request)
-		if errors.Is(err, line.ErrBusy) && s.mutex.line.Lingers(holder) {
+		if _, lingers := line.ParseName(holder, line.Lingering); lingers {
 			// Its holder gives the lock back to those who are in line.
 			return s.mutex.line.Join(ctx, session, request)
 		} else if !errors.Is(err, line.ErrBusy) || request.Try {
 			return g, err
 		}
+
+		// If there is no name, another contender was faster and the next look finds it.
 		if holder != "" {
 			if err := s.mutex.line.Gone(ctx, session, holder); err != nil {
 				return nil, err
@@ -63,7 +65,7 @@ func (s *Simple) TryDo(ctx context.Context, fn func(ctx context.Context, l *Leas
 	return s.mutex.TryDo(ctx, fn)
 }
 
-// Contenders returns the holder, if there is one, as [Mutex.Contenders] does. Waiters of a Simple
+// Contenders returns the holder (if there is one) as [Mutex.Contenders] does. Waiters of a Simple
 // have no node to show.
 func (s *Simple) Contenders(ctx context.Context) ([]Contender, error) { return s.mutex.Contenders(ctx) }
 

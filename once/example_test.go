@@ -12,19 +12,24 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// A job that cron starts on three machines each night.
-func Example() {
-	ctx := context.Background()
+// connect returns a client of an embedded server, and what ends both.
+func connect() (client *protocol.Client, stop func()) {
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	client, err = protocol.Connect(context.Background(), server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
+	return client, func() { client.Close(); server.Close() }
+}
+
+// A job that cron starts on three machines each night.
+func Example() {
+	ctx := context.Background()
+	client, stop := connect()
+	defer stop()
 
 	nightly := func(day string) error {
 		reports := once.New(client, "/once/reports")
@@ -51,16 +56,8 @@ func Example() {
 // A run that fails does not count: the next call runs.
 func ExampleOnce_Do_failure() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	bills := once.New(client, "/once/bills", once.WithKeep(24))
 	for attempt := 1; attempt <= 3; attempt++ {
@@ -81,16 +78,8 @@ func ExampleOnce_Do_failure() {
 // An operator looks at what is done, and lets a month run again.
 func ExampleOnce_Forget() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	bills := once.New(client, "/once/bills", once.WithRetention(365*24*time.Hour))
 	for _, month := range []string{"2030-01", "2030-02"} {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -17,12 +16,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// forget deletes the keys that have been done for longest, if too many are remembered, or for too
-// long. dir is the Stat of the node above the records. What fails is left to a later call.
+// forget deletes the keys that have been done for longest, if too many keys are remembered or some
+// for too long. dir is the Stat of the node above the records. After a failure, a later call
+// forgets.
 func (o *Once) forget(ctx context.Context, s *recipe.Session, dir *zk.Stat) {
 	if dir == nil || int(dir.NumChildren) <= o.keep+o.keep/10 && !o.sweeps(dir) {
 		return
 	}
+
 	err := o.forgetOldest(ctx, s, dir.Mtime)
 	faster := errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) // another call was
 	if err != nil && !faster && ctx.Err() == nil {
@@ -36,19 +37,22 @@ func (o *Once) sweeps(dir *zk.Stat) bool {
 	return o.retention > 0 && dir.Mtime-last > o.retention.Milliseconds()/10 && o.swept.CompareAndSwap(last, dir.Mtime)
 }
 
+// forgetOldest deletes the records that are too many or too old at a time of the server's clock.
 func (o *Once) forgetOldest(ctx context.Context, s *recipe.Session, now int64) error {
 	records, _ := o.records(ctx, s) // a record that cannot be read now stays for a later call
 	calls, err := o.line.Names(ctx, s)
 	if err != nil {
 		return err
 	}
+
+	// A key that is about to run keeps its record. The others are in order of when they were done.
 	excess := len(records) - o.keep
-	records = slices.DeleteFunc(records, func(r record) bool { // it is about to run
+	records = slices.DeleteFunc(records, func(r record) bool {
 		return slices.ContainsFunc(calls, func(call line.Name) bool { return callOf(call) == r.name })
 	})
-	slices.SortFunc(records, func(a, b record) int { return cmp.Compare(a.stat.Pzxid, b.stat.Pzxid) }) // since when it is done
+	slices.SortFunc(records, func(a, b record) int { return cmp.Compare(a.stat.Pzxid, b.stat.Pzxid) })
 	var old []string
-	var newest int64 // of them
+	var newest int64 // when the last of the old keys was done
 	for i, r := range records {
 		if i < excess || o.retention > 0 && now-r.stat.Mtime > o.retention.Milliseconds() {
 			old, newest = append(old, r.name), r.stat.Pzxid
@@ -56,12 +60,13 @@ func (o *Once) forgetOldest(ctx context.Context, s *recipe.Session, now int64) e
 	}
 
 	for chunk := range slices.Chunk(old, 100) {
-		// A key that was forgotten meanwhile, and has run again, has another record, which stays.
-		// Each new record changes the directory.
+		// A key that was forgotten meanwhile and has run again has a new record, which must stay.
+		// Each new record changes the directory, so the transaction fails if there is another now.
 		dir, err := s.Exists(ctx, o.donesPath())
 		if err != nil || dir == nil {
 			return err
 		}
+
 		ops := []any{&zk.SetDataRequest{Path: o.donesPath(), Version: dir.Version}}
 		again, _ := o.read(ctx, s, chunk)
 		for _, r := range again {
@@ -69,6 +74,7 @@ func (o *Once) forgetOldest(ctx context.Context, s *recipe.Session, now int64) e
 				ops = append(ops, o.deletion(r)...)
 			}
 		}
+
 		if _, err := s.Multi(ctx, ops...); err != nil {
 			return err
 		}
@@ -76,146 +82,132 @@ func (o *Once) forgetOldest(ctx context.Context, s *recipe.Session, now int64) e
 	return nil
 }
 
-// deletion is how a record is deleted.
+// deletion returns the operations that delete a record.
 func (o *Once) deletion(r record) (ops []any) {
-	if r.stat.NumChildren > 0 {
+	if !r.done() {
 		ops = append(ops, &zk.DeleteRequest{Path: o.openPath(r.name), Version: -1})
 	}
 	return append(ops, &zk.DeleteRequest{Path: o.donePath(r.name), Version: -1})
 }
 
-// A record is that of a key, as it was read.
+// A record is the node of a key, as it was read.
 type record struct {
+	Key         // of a key that is not done: the last run
 	name string // the escaped key
-	data []byte
 	stat *zk.Stat
 }
+
+func (r record) done() bool { return r.stat.NumChildren == 0 }
 
 // records reads all records, in order of their names.
 func (o *Once) records(ctx context.Context, s *recipe.Session) ([]record, error) {
 	names, _, err := s.Children(ctx, o.donesPath())
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	} else if err != nil {
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
 	slices.Sort(names)
 	return o.read(ctx, s, names)
 }
 
-// read reads records, many at a time. It leaves out those that are not there.
+// read reads records. It leaves out records that are gone.
 func (o *Once) read(ctx context.Context, s *recipe.Session, names []string) ([]record, error) {
-	all, errs := make([]record, len(names)), make([]error, len(names))
-	slots := make(chan struct{}, 50)
-	var reading sync.WaitGroup
-	for i, name := range names {
-		slots <- struct{}{}
-		reading.Go(func() {
-			defer func() { <-slots }()
-			data, stat, err := s.Get(ctx, o.donePath(name))
-			if err == nil {
-				all[i] = record{name, data, stat}
-			} else if !errors.Is(err, zk.ErrNoNode) {
-				errs[i] = err
-			}
-		})
-	}
-	reading.Wait()
-	return slices.DeleteFunc(all, func(r record) bool { return r.stat == nil }), errors.Join(errs...)
+	all, err := recipe.ReadAll(names, func(name string) (record, error) {
+		data, stat, err := s.Get(ctx, o.donePath(name))
+		if err != nil {
+			return record{}, err
+		}
+
+		var key Key
+		json.Unmarshal(data, &key) // data that were made by hand can say anything
+		key.Name, key.Done = layout.Unescape(name), time.UnixMilli(stat.Mtime)
+		return record{key, name, stat}, nil
+	})
+	return slices.DeleteFunc(all, func(r record) bool { return r.stat == nil }), err
 }
 
-// Done reports whether a key is done, as of a moment after the call began. It blocks until the
-// server has answered twice or ctx ends. Its error is ctx's, wraps [protocol.ErrClosed], or is the
-// server's own.
+// Done reports whether a key is done (as of a moment after the call began). It blocks until the
+// server has answered twice or ctx ends. It returns ctx's error, an error that wraps
+// [protocol.ErrClosed], or the server's own error.
 func (o *Once) Done(ctx context.Context, key string) (bool, error) {
-	name, err := o.name(ctx, key)
+	name, err := o.name(key)
 	if err != nil {
 		return false, err
 	}
-	done, err := recipe.AcrossSessions(ctx, o.recipe, func(s *recipe.Session) (bool, error) {
-		if err := s.Sync(ctx, o.recipe.Path()); err != nil {
-			return false, err
-		}
-		return o.isDone(ctx, s, name)
-	})
-	return done, o.recipe.Wrap(err)
+	return synced(ctx, o, func(s *recipe.Session) (bool, error) { return o.isDone(ctx, s, name) })
 }
 
-// Forget lets a key run again. It is no error if the key is not known. A run in progress goes on
+// Forget lets a key run again. If the key is not known, that's no error. A run in progress goes on
 // and makes the key done.
 //
-// Forget blocks until the server has answered or ctx ends. It lists the keys that are done. Its
-// error is ctx's, wraps [protocol.ErrClosed], or is the server's own.
+// Forget blocks until the server has answered (three requests) or ctx ends. It returns the errors
+// of [Once.Done].
 func (o *Once) Forget(ctx context.Context, key string) error {
-	name, err := o.name(ctx, key)
+	name, err := o.name(key)
 	if err != nil {
 		return err
 	}
-	_, err = recipe.AcrossSessions(ctx, o.recipe, func(s *recipe.Session) (none struct{}, err error) {
-		if err := s.Sync(ctx, o.recipe.Path()); err != nil {
-			return none, err
-		}
+	_, err = synced(ctx, o, func(s *recipe.Session) (none struct{}, err error) {
 		stat, err := s.Exists(ctx, o.donePath(name))
 		if err != nil || stat == nil {
 			return none, err
 		}
+
 		_, err = s.Multi(ctx, o.deletion(record{name: name, stat: stat})...)
 		if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty) {
-			err = recipe.Again(err) // another call was faster, or an attempt of ours
+			err = recipe.Again(err) // another call was faster (or our own attempt, if its answer was lost)
 		}
 		return none, err
 	})
-	return o.recipe.Wrap(err)
+	return err
 }
 
 // A Key is a key that is done.
 type Key struct {
-	Name  string    `json:"-"`
-	Done  time.Time `json:"done,omitzero"` // when, by the server's clock
-	Host  string    `json:"host"`          // where it ran; empty if the key was made done by hand, as all that follows
-	PID   int       `json:"pid"`
-	Node  string    `json:"node"`  // of the call that ran
-	Token int64     `json:"token"` // its fencing token
+	Name string    `json:"name,omitempty"`
+	Done time.Time `json:"done,omitzero"` // when it was done, by the server's clock
+
+	// The run that has made the key done. If an operator has done that by hand, these are empty.
+	Host  string `json:"host"`
+	PID   int    `json:"pid"`
+	Node  string `json:"node"`  // the name of the run's node
+	Token int64  `json:"token"` // the run's fencing token
 }
 
-// Keys yields the keys that are done, in order of their names, as of a moment after the loop began.
-// A key that is done or forgotten meanwhile may be among them or not. It blocks until the server
-// has answered, with one request for each key, many at a time. It ends with the loop, or with an
-// error, which it yields last: ctx's, an error that wraps [protocol.ErrClosed], or the
-// server's own. The sequence can be ranged over several times and concurrently.
+// Keys yields the keys that are done in order of their names. They are as of a moment after the
+// loop began. A key that is done or forgotten meanwhile can be among them or not. Keys blocks until
+// the server has answered (one request for each key, many at a time). It ends with the loop or with
+// an error of [Once.Done], which it yields last. The sequence can be ranged over several times and
+// concurrently.
 func (o *Once) Keys(ctx context.Context) iter.Seq2[Key, error] {
 	return func(yield func(Key, error) bool) {
-		var records []record
-		err := o.recipe.ValidateCall(ctx, nil)
-		if err == nil {
-			records, err = recipe.AcrossSessions(ctx, o.recipe, func(s *recipe.Session) ([]record, error) {
-				if err := s.Sync(ctx, o.recipe.Path()); err != nil {
-					return nil, err
-				}
-				return o.records(ctx, s)
-			})
-		}
+		records, err := synced(ctx, o, func(s *recipe.Session) ([]record, error) { return o.records(ctx, s) })
 		if err != nil {
-			yield(Key{}, o.recipe.Wrap(err))
+			yield(Key{}, err)
 			return
 		}
+
 		for _, r := range records {
-			if r.stat.NumChildren > 0 {
-				continue
-			}
-			var key Key
-			json.Unmarshal(r.data, &key) // made by hand, it may say anything
-			key.Name, key.Done = layout.Unescape(r.name), time.UnixMilli(r.stat.Mtime)
-			if !yield(key, nil) {
+			if r.done() && !yield(r.Key, nil) {
 				return
 			}
 		}
 	}
 }
 
-// WithRetention limits how long a done key is remembered (by default only [WithKeep] does). When
-// another key is done, older keys are forgotten, at most ten times in d for each process. So a key
-// can be remembered for longer.
+// synced calls read under one session after the other, behind a Sync.
+func synced[T any](ctx context.Context, o *Once, read func(*recipe.Session) (T, error)) (T, error) {
+	v, err := recipe.AcrossSessions(ctx, o.recipe, func(s *recipe.Session) (v T, err error) {
+		if err := s.Sync(ctx, o.recipe.Path()); err != nil {
+			return v, err
+		}
+		return read(s)
+	})
+	return v, o.recipe.Wrap(err)
+}
+
+// WithRetention limits how long a done key is remembered. (By default, only [WithKeep] limits
+// that.) Old keys are forgotten when another key is done, at most ten times in d for each process.
+// So a key can be remembered for longer.
 func WithRetention(d time.Duration) Option {
 	return func(o *Once) error {
 		if d <= 0 {

@@ -11,7 +11,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 func TestMain(m *testing.M) { suite.Main(m) }
@@ -20,7 +19,7 @@ func nothing(context.Context, *once.Run) error { return nil }
 
 var errFailed = errors.New("failed")
 
-// An outcome is what Do has returned.
+// An outcome has the results of Do.
 type outcome struct {
 	ran bool
 	err error
@@ -39,7 +38,7 @@ func later(ctx context.Context, o *once.Once, key string, fn func(context.Contex
 	})
 }
 
-// A blocked run says that it has begun, and goes on when it is told to.
+// A blocked run sends its context when it has begun, and ends with the result that the test sends.
 type blocked struct {
 	began  chan context.Context
 	result chan error
@@ -59,12 +58,7 @@ func calls(t testing.TB, c *protocol.Client, path string, n int) (nodes []string
 	t.Helper()
 	suite.Soon(t, func() bool {
 		suite.CatchUp(t, c)
-		nodes = nil
-		for _, child := range suite.Children(t, c, path) {
-			if _, _, ok := recipe.ParseOwner(child); ok {
-				nodes = append(nodes, child)
-			}
-		}
+		nodes = slices.DeleteFunc(suite.Children(t, c, path), func(child string) bool { return child == "done" })
 		return len(nodes) == n
 	}, "calls in line")
 	return nodes

@@ -23,18 +23,18 @@ type Once struct {
 	line   *line.Line
 	keep   int
 
-	retention time.Duration // 0: any
-	swept     atomic.Int64  // the last search for old keys, in the server's milliseconds
+	retention time.Duration // zero: no limit
+	swept     atomic.Int64  // the server's time of the last search for old keys, in milliseconds
 }
 
 // An Option shapes a Once; give it to [New].
 type Option func(*Once) error
 
-// WithKeep says how many done keys are remembered, between 1 and 100,000. The default is 1,000.
+// WithKeep says how many done keys are remembered (from 1 to 100,000). The default is 1,000.
 //
-// The call that makes a key done forgets the keys that have been done for longest. It waits until
-// there are a tenth more than n, so that few calls must do it. A forgotten key runs again. If
-// processes give different numbers at one path, the smallest counts.
+// The call that makes a key done also forgets the keys that have been done for longest. It waits
+// until there are a tenth more than n, so that few calls must do it. A forgotten key can run again.
+// If processes give different numbers at one path, the smallest number counts.
 func WithKeep(n int) Option {
 	return func(o *Once) error {
 		if n < 1 || n > maxKeep {
@@ -46,22 +46,22 @@ func WithKeep(n int) Option {
 }
 
 const (
-	maxKey      = 255
-	defaultKeep = 1000
-	maxKeep     = 100_000
+	maxKey  = 255
+	maxKeep = 100_000
 )
 
-// New returns the Once at path, a node of its own that is created as needed. New does no I/O and
-// cannot fail: the first call reports a nil client, a bad path or a bad option.
+// New returns the Once at path, which needs a node of its own. (The node is created when it is
+// needed.) New does no I/O and cannot fail: the first call reports a nil client, a bad path or a
+// bad option.
 func New(c *protocol.Client, path string, opts ...Option) *Once {
 	r := recipe.New(c, "once", path)
-	o := &Once{recipe: r, line: line.New(r, line.Kind{Name: kind}), keep: defaultKeep}
+	o := &Once{recipe: r, line: line.New(r, line.Kind{Name: kind}), keep: 1000}
 	recipe.Configure(r, o, opts)
 	return o
 }
 
-// A Run is the right to run a key. It is held until fn has returned, or lost with its session, or
-// when another client deletes its node. It is safe for concurrent use.
+// A Run is the right to run a key. It is held until fn has returned. It can be lost before: with
+// its session, or when another client deletes its node. It is safe for concurrent use.
 type Run struct {
 	grant *recipe.Grant
 	key   string
@@ -110,29 +110,29 @@ func (r *Run) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error)
 // Node returns the name of the run's node below the path.
 func (r *Run) Node() string { return r.grant.Node() }
 
-// Do calls fn unless the key is done, in any process at this path. ran reports whether it has
+// Do calls fn unless the key is done (in any process at this path). ran reports whether it has
 // called fn.
 //
-// Among all calls with one key, one at a time runs fn. The others wait. When fn returns nil, Do
-// records that and returns true and nil. The others and all later calls then return false and nil.
-// If fn returns an error or panics, or its process dies, the next call runs its own fn. Do returns
-// fn's error, joined with the loss of the right to run, if it was lost.
+// Among all calls with the same key, one at a time runs fn. The others wait. When fn returns nil,
+// Do records that and returns true and nil. The others and all later calls then return false and
+// nil. If fn returns an error or panics, or its process dies, the next call runs its own fn. Do
+// returns fn's error (joined with the loss of the right to run, if it was lost).
 //
 // After a failed run the next run waits: for a second after the first failure, then twice as long
-// each time, for a minute at most. So a job that fails everywhere does not run through the fleet.
+// each time, for a minute at most. So a job that fails everywhere doesn't run through the fleet.
 //
-// The context of fn is cancelled when ctx ends, or when the right to run is lost. Its cause then
-// wraps [protocol.ErrLost], and the next call may run before fn returns.
+// The context of fn is cancelled when ctx ends or when the right to run is lost. In the latter case
+// its cause wraps [protocol.ErrLost], and the next call can run before fn returns.
 //
 // Do blocks until the key is done or fn has returned, and until that is recorded. If ctx ends while
 // Do waits, it returns ctx's error and leaves no contender. If ctx ends while fn runs, Do waits for
-// fn. If fn returns nil, Do still has a second to record that.
+// fn. If fn then returns nil, Do still has a second to record that.
 //
 // The record's node is created before fn runs, so that a full quota makes Do return
-// [protocol.ErrQuotaExceeded] without running fn. If the run cannot be recorded as done (because
-// the right to run was lost, say), ran is true and the error says so. Then the key runs again. The
-// error wraps [protocol.ErrUncertain] if the session was lost together with the answer, so that the
-// run may be recorded all the same. The next call with the key finds out.
+// [protocol.ErrQuotaExceeded] without running fn. If the run cannot be recorded as done (for
+// example because the right to run was lost), ran is true and the error says so. Then the key runs
+// again. If the session was lost together with the answer, the error wraps [protocol.ErrUncertain]:
+// the run may be recorded all the same. The next call with the key finds out.
 //
 // A key has 1 to 255 bytes of any kind. Otherwise Do returns an error without I/O. fn must not call
 // Do with the same key, because it would wait for itself. Do also returns the errors of
@@ -143,18 +143,18 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 	if fn == nil {
 		return false, o.recipe.Wrap(errors.New("nil function"))
 	}
-	name, err := o.name(ctx, key)
+	name, err := o.name(key)
 	if err != nil {
 		return false, err
 	}
-	done, err := recipe.AcrossSessions(ctx, o.recipe, func(s *recipe.Session) (bool, error) {
-		return o.isDone(ctx, s, name)
-	})
-	if done || err != nil {
+
+	// A key that is done costs one read, and no place in line.
+	look := func(s *recipe.Session) (bool, error) { return o.isDone(ctx, s, name) }
+	if done, err := recipe.AcrossSessions(ctx, o.recipe, look); done || err != nil {
 		return false, o.recipe.Wrap(err)
 	}
 
-	// While the call was in line, its predecessors may have made the key done.
+	// Join the line, and look again: a predecessor may have made the key done meanwhile.
 	var now start
 	g, err := o.recipe.Acquire(ctx, nil, func(s *recipe.Session) (*recipe.Grant, error) {
 		g, err := o.line.Join(ctx, s, &line.Request{Kind: name + kind, Blockers: sameKey})
@@ -163,45 +163,38 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 		}
 		if now, err = o.begin(ctx, g, name); err != nil {
 			g.Release(ctx)
-			return nil, err
 		}
-		return g, nil
+		return g, err
 	})
 	if err != nil {
 		return false, err
 	}
 
+	// Run, and make the key done while the grant is still held.
 	err = recipe.RunHeld(ctx, g, func(held context.Context) (err error) {
 		if now.done {
 			return nil
 		}
-		if now.pause > 0 {
-			select {
-			case <-time.After(now.pause):
-			case <-held.Done():
-				return o.recipe.Wrap(fmt.Errorf("waiting after a run that has failed: %w", recipe.Ended(held)))
-			}
-		}
 
-		ran = true
-		failed := true
+		recording, stop := recipe.Linger(ctx, time.Second)
+		defer stop()
 		defer func() {
-			if failed && ctx.Err() == nil && g.Err() == nil { // also if fn panics
-				o.fail(ctx, g, name, now.failures)
+			if !now.done && ctx.Err() == nil && g.Err() == nil { // also if fn panics
+				o.fail(recording, g, name, now.failures)
 			}
 		}()
+
+		ran = true
 		if err := fn(held, &Run{g, key}); err != nil {
 			return err
 		}
-		failed = false
-		recording, stop := recipe.Linger(ctx, recordTimeout)
-		defer stop()
 		if err := o.record(recording, g, name); err != nil {
 			return o.recipe.Wrap(fmt.Errorf("key %q has run, and that is not recorded: %w", key, err))
 		}
 		now.done = true
 		return nil
 	})
+
 	if !now.done {
 		return ran, err
 	}
@@ -211,16 +204,12 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 }
 
 // name returns the name of the nodes for a key, or refuses the call.
-func (o *Once) name(ctx context.Context, key string) (string, error) {
+func (o *Once) name(key string) (string, error) {
 	if key == "" || len(key) > maxKey {
-		err := fmt.Errorf("a key needs from 1 to %d bytes, got %d", maxKey, len(key))
-		return "", o.recipe.Wrap(errors.Join(o.recipe.Validate(nil), err))
+		return "", o.recipe.Wrap(fmt.Errorf("a key needs from 1 to %d bytes, got %d", maxKey, len(key)))
 	}
-	return layout.Escape(key), o.recipe.ValidateCall(ctx, nil)
+	return layout.Escape(key), nil
 }
-
-// recordTimeout limits how long recording a run can take after ctx has ended.
-const recordTimeout = time.Second
 
 // sameKey blocks a contender while there is one of the same key ahead.
 func sameKey(names []line.Name, self int) []line.Name {

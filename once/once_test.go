@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -21,7 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A run that has failed is followed by the next one after a pause that grows, wherever that runs.
+// After a failed run, the next run waits for a pause that grows (in whichever process it is).
 func TestKeyRunsUntilARunSucceeds(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/once"
@@ -64,53 +63,33 @@ func TestKeyRunsUntilARunSucceeds(t *testing.T) {
 	})
 }
 
-// A call that is told to stop does not hold up the next one.
-func TestRunThatWasStoppedIsNoFailure(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/once"
-		ctx, cancel := context.WithCancel(t.Context())
-		ran, err := once.New(srv.Client(t), path).Do(ctx, "key", func(ctx context.Context, _ *once.Run) error {
-			cancel()
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		require.True(t, ran)
-		require.ErrorIs(t, err, context.Canceled)
-		began := time.Now()
-		requireRan(t, do(t, once.New(srv.Client(t), path), "key", nothing))
-		require.Less(t, time.Since(began), 100*time.Millisecond)
-	})
-}
-
 func TestKeysDoNotWaitForEachOther(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/once", srv.Client(t)
-		keys := []string{
+		names := []string{
 			"a", "a-run-", "x-run-a", "-run-", "-run-0000000000", "done", "order", ".", "..", "...", "/", "/a/b", "%2E", "%",
 			"\x00", "\xff\xfe", "später", " ", "_c_", strings.Repeat("k", 255), strings.Repeat("\x00", 255),
 		}
-		runs := make([]blocked, len(keys))
+		runs := make([]blocked, len(names))
 		var results []<-chan outcome
-		for i, key := range keys {
+		for i, key := range names {
 			runs[i] = newBlocked()
 			results = append(results, later(t.Context(), once.New(c, path), key, runs[i].fn))
 		}
-		for i := range keys {
+		for i := range names {
 			suite.Wait(t, runs[i].began)
 		}
-		for i := range keys {
+		for i := range names {
 			runs[i].result <- nil
 			requireRan(t, suite.Wait(t, results[i]))
-			requireDone(t, do(t, once.New(c, path), keys[i], never))
+			requireDone(t, do(t, once.New(c, path), names[i], never))
 		}
 
 		var done []string
-		for _, name := range suite.Children(t, c, path+"/done") {
-			key, err := url.PathUnescape(name)
-			require.NoError(t, err)
-			done = append(done, key)
+		for _, key := range keys(t, once.New(c, path)) {
+			done = append(done, key.Name)
 		}
-		require.ElementsMatch(t, keys, done)
+		require.ElementsMatch(t, names, done)
 	})
 }
 
@@ -147,7 +126,7 @@ func TestDoneNodeSaysWhoHasRun(t *testing.T) {
 	})
 }
 
-// What the package says about changes by hand.
+// The package page describes these changes by hand.
 func TestKeysAreChangedByHand(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/once", srv.Client(t)
@@ -179,7 +158,7 @@ func TestKeysAreChangedByHand(t *testing.T) {
 	})
 }
 
-// A quota that is used up while fn runs does not make it run twice.
+// If a quota fills up while fn runs, fn must not run twice.
 func TestQuotaRefusesARunBeforeItAndNotAfterIt(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c, link := srv.Root(t)+"/once", srv.Client(t), srv.Link(t)
@@ -197,19 +176,27 @@ func TestQuotaRefusesARunBeforeItAndNotAfterIt(t *testing.T) {
 	})
 }
 
-// A run that returns nil has run to its end, whatever has become of ctx.
-func TestRunWhoseContextEndsIsRecorded(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+// If a run ends because its ctx has ended, that's no failure: the next run doesn't wait. If the run
+// returns nil all the same, it is recorded.
+func TestRunWhoseContextEnds(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/once"
-		ctx, cancel := context.WithCancel(t.Context())
-		ran, err := once.New(srv.Client(t), path).Do(ctx, "key", func(ctx context.Context, _ *once.Run) error {
-			cancel()
-			<-ctx.Done()
-			return nil
-		})
-		requireRan(t, outcome{ran, err})
-		requireDone(t, do(t, once.New(srv.Client(t), path), "key", never))
-		calls(t, srv.Client(t), path, 0)
+		for _, want := range []error{context.Canceled, nil} {
+			ctx, cancel := context.WithCancel(t.Context())
+			began := time.Now()
+			ran, err := once.New(srv.Client(t), path).Do(ctx, "key", func(ctx context.Context, _ *once.Run) error {
+				cancel()
+				<-ctx.Done()
+				return want
+			})
+			require.True(t, ran)
+			require.ErrorIs(t, err, want)
+			require.Less(t, time.Since(began), 100*time.Millisecond)
+			done, err := once.New(srv.Client(t), path).Done(t.Context(), "key")
+			require.NoError(t, err)
+			require.Equal(t, want == nil, done)
+			calls(t, srv.Client(t), path, 0)
+		}
 	})
 }
 
@@ -252,22 +239,17 @@ func TestOldestKeysAreForgotten(t *testing.T) {
 		}
 		requireRan(t, do(t, at(), "z", nothing)) // again
 		require.Equal(t, []string{"d", "x", "z"}, remembered(t, c, path))
-	})
-}
 
-// What counts is when a key was done, not when its run began.
-func TestLongRunIsNotForgottenAtOnce(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path, c := srv.Root(t)+"/once", srv.Client(t)
-		o, run := once.New(c, path, once.WithKeep(2)), newBlocked()
-		long := later(t.Context(), o, "long", run.fn)
+		// The age of a key counts from when it was done, not from when its run began.
+		run := newBlocked()
+		long := later(t.Context(), at(), "long", run.fn)
 		suite.Wait(t, run.began)
-		for _, key := range []string{"a", "b", "c"} {
-			requireRan(t, do(t, o, key, nothing))
+		for _, key := range []string{"e", "f", "g", "h"} {
+			requireRan(t, do(t, at(), key, nothing))
 		}
 		run.result <- nil
 		requireRan(t, suite.Wait(t, long))
-		require.Equal(t, []string{"c", "long"}, remembered(t, c, path))
+		require.Equal(t, []string{"g", "h", "long"}, remembered(t, c, path))
 	})
 }
 
@@ -284,7 +266,7 @@ func TestOldKeysAreForgotten(t *testing.T) {
 	})
 }
 
-// With many keys, one call in as many as a tenth of them forgets, and reads all of them.
+// With many keys, a call forgets only once a tenth too many have come. That call reads all of them.
 func TestForgettingIsRare(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/once", srv.Link(t)
@@ -312,8 +294,8 @@ func TestForgettingIsRare(t *testing.T) {
 	})
 }
 
-// While a call forgets a key, the key is forgotten by hand, and runs again. So it is the one that was
-// done last, and stays done.
+// While a call forgets a key, an operator forgets the key, too. Then the key runs again. So it was
+// done last, and must stay done.
 func TestKeyThatRanAgainMeanwhileIsNotForgotten(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c, met := srv.Client(t), 0
@@ -340,22 +322,7 @@ func TestKeyThatRanAgainMeanwhileIsNotForgotten(t *testing.T) {
 	})
 }
 
-// The key was made done by hand while the run went on, and the reply that says so is lost.
-func TestKeyThatWasMadeDoneByHandMeanwhile(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/once", srv.Link(t)
-		o := once.New(link.Client(t), path)
-		requireRan(t, do(t, o, "first", nothing))
-		other := suite.Session(t, srv.Client(t))
-		requireRan(t, do(t, o, "key", func(context.Context, *once.Run) error {
-			link.LoseReply(recipestest.OpMulti, 1)
-			return other.Delete(t.Context(), path+"/done/key/open", -1)
-		}))
-		requireDone(t, do(t, o, "key", never))
-	})
-}
-
-// The answer is lost that the failure was counted.
+// The failure is counted once, even if the answer to that is lost.
 func TestFailureCountsOnce(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/once", srv.Link(t)
@@ -370,20 +337,28 @@ func TestFailureCountsOnce(t *testing.T) {
 	})
 }
 
-// A run that has lost its right is not taken for the one that has made the key done, though the
-// reply that says so is lost.
-func TestRunOfAnotherIsNotTakenForItsOwn(t *testing.T) {
+// The key is made done while the run goes on, and the reply that says so is lost: by an operator,
+// or by another run after this one has lost its right. Then it must not take the record for its
+// own.
+func TestKeyThatWasMadeDoneMeanwhile(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link, c := srv.Root(t)+"/once", srv.Link(t), srv.Client(t)
-		o := once.New(link.Client(t), path)
+		o, other := once.New(link.Client(t), path), suite.Session(t, c)
 		requireRan(t, do(t, o, "first", nothing))
+		requireRan(t, do(t, o, "hand", func(context.Context, *once.Run) error {
+			link.LoseReply(recipestest.OpMulti, 1)
+			return other.Delete(t.Context(), path+"/done/hand/open", -1)
+		}))
 		lost := do(t, o, "key", func(_ context.Context, r *once.Run) error {
-			require.NoError(t, suite.Session(t, c).Delete(t.Context(), path+"/"+r.Node(), -1))
+			require.NoError(t, other.Delete(t.Context(), path+"/"+r.Node(), -1))
 			requireRan(t, do(t, once.New(c, path), "key", nothing))
 			link.LoseReply(recipestest.OpMulti, 1)
 			return nil
 		})
 		require.True(t, lost.ran)
 		require.ErrorIs(t, lost.err, protocol.ErrLost)
+		for _, key := range []string{"hand", "key"} {
+			requireDone(t, do(t, o, key, never))
+		}
 	})
 }

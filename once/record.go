@@ -16,11 +16,12 @@ import (
 
 // Below the path are
 //
-//	<owner>-<key>-run-<sequence>      a call in line to run, ephemeral
-//	done/<key>                        a record; its data say who ran last
-//	done/<key>/open                   the key is not done yet; its version counts the runs that have failed
+//	<owner>-<key>-run-<sequence>   a call in line to run, ephemeral
+//	done/<key>                     a record; its data say who ran last
+//	done/<key>/open                the key is not done yet; its version counts the failed runs
 //
-// with keys escaped. All calls are in one line, so that keys need no parent nodes of their own.
+// with keys escaped. All calls are in the same line, so that keys need no parent nodes of their
+// own.
 //
 // The record is made before fn runs. A deletion makes the key done, because no quota can refuse a
 // deletion.
@@ -30,7 +31,7 @@ func (o *Once) donesPath() string           { return o.recipe.Path() + "/done" }
 func (o *Once) donePath(name string) string { return o.donesPath() + "/" + name }
 func (o *Once) openPath(name string) string { return o.donePath(name) + "/open" }
 
-// who returns the data of a record.
+// who returns the data of a record. The node's name is the key, so the data have no name.
 func who(g *recipe.Grant, done time.Time) []byte {
 	host, _ := os.Hostname()
 	data, _ := json.Marshal(Key{Host: host, PID: os.Getpid(), Node: g.Node(), Token: g.Token(), Done: done}) // cannot fail
@@ -43,16 +44,16 @@ func (o *Once) isDone(ctx context.Context, s *recipe.Session, name string) (bool
 	return err == nil && stat != nil && stat.NumChildren == 0, err
 }
 
-// A start is what a call finds out when its turn has come.
+// A start is the state of a key when a call has reached the head of the line.
 type start struct {
-	done     bool          // there is nothing to run
-	failures int32         // how many runs before have failed
-	pause    time.Duration // how long to wait because of that
-	dir      *zk.Stat      // of the node above the records; nil if there was a record before
+	done     bool     // there is nothing to run
+	failures int32    // how many earlier runs have failed
+	dir      *zk.Stat // of the node above the records; nil if there was a record before
 }
 
-// begin makes the record of a key that is about to run. If the answer to its first attempt was lost,
-// it finds its own record, which is as good as another's: g alone runs.
+// begin makes the record of a key that is about to run, and waits if its last run has failed. If
+// the answer to its first attempt was lost, begin finds its own record. That is as good as the
+// record of another call, because only g runs.
 func (o *Once) begin(ctx context.Context, g *recipe.Grant, name string) (start, error) {
 	s, path := g.Session(), o.donePath(name)
 	for range 3 {
@@ -71,34 +72,40 @@ func (o *Once) begin(ctx context.Context, g *recipe.Grant, name string) (start, 
 			return start{}, err
 		}
 
-		record, err := s.Exists(ctx, path)
-		if err != nil || record == nil {
-			continue
-		} else if record.NumChildren == 0 {
-			return start{done: true}, nil
+		// There is a record: of a key that is done, or of a run that has failed or died.
+		if done, err := o.isDone(ctx, s, name); done || err != nil {
+			return start{done: done}, err
 		}
 		open, err := s.Exists(ctx, o.openPath(name))
 		if err != nil || open == nil {
 			continue
 		}
+
 		now := start{failures: open.Version}
-		if now.failures > 0 {
-			now.pause = min(time.Second<<min(now.failures-1, 10), time.Minute)
-		}
-		// The record says who runs, and the answer tells the server's time.
+		pause := min(time.Second<<min(max(0, now.failures-1), 10), time.Minute)
+		// The record must say who runs. The answer has the server's time.
 		if stat, err := s.Set(ctx, path, who(g, time.Time{}), -1); err == nil {
-			now.pause -= time.Duration(stat.Mtime-open.Mtime) * time.Millisecond
+			pause -= time.Duration(stat.Mtime-open.Mtime) * time.Millisecond
 		}
-		return now, nil
+		if now.failures == 0 || pause <= 0 {
+			return now, nil
+		}
+
+		select {
+		case <-time.After(pause):
+			return now, nil
+		case <-g.Done():
+			return now, g.Err()
+		case <-ctx.Done():
+			return now, fmt.Errorf("waiting after a run that has failed: %w", recipe.Ended(ctx))
+		}
 	}
 	return start{}, recipe.Again(fmt.Errorf("%w: the record of the key comes and goes", zk.ErrNoNode))
 }
 
 // fail counts a failed run, so that the next run waits. It tries once, because the pause is only a
-// courtesy. The expected version keeps an attempt with a lost answer from counting twice.
+// courtesy. If the answer is lost, the expected version keeps the next attempt from counting twice.
 func (o *Once) fail(ctx context.Context, g *recipe.Grant, name string, failures int32) {
-	ctx, stop := recipe.Linger(ctx, recordTimeout)
-	defer stop()
 	_, err := g.Session().Set(ctx, o.openPath(name), nil, failures)
 	if err != nil && !errors.Is(err, zk.ErrBadVersion) && g.Err() == nil {
 		o.recipe.Logger().Warn("a failed run is not counted", "path", o.recipe.Path(), "key", name, "error", err)
@@ -113,13 +120,18 @@ func (o *Once) record(ctx context.Context, g *recipe.Grant, name string) error {
 		&zk.DeleteRequest{Path: s.Path(o.openPath(name)), Version: -1},
 		&zk.SetDataRequest{Path: s.Path(o.donePath(name)), Data: who(g, time.Now().UTC()), Version: -1},
 	}
+
+	// If another run or an operator has made the key done, the data are theirs.
+	isRecorded := func(ctx context.Context) (none []zk.MultiResponse, _ bool, err error) {
+		there, err := o.read(ctx, s, []string{name})
+		if err != nil {
+			return nil, false, fmt.Errorf("%w: %w", protocol.ErrUncertain, err)
+		}
+		return nil, len(there) > 0 && there[0].done() && there[0].Token == g.Token(), nil
+	}
+
 	for {
-		_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-			return recipe.Multi(c, ops...)
-		}, func(ctx context.Context) (none []zk.MultiResponse, recorded bool, err error) {
-			recorded, err = o.isRecorded(ctx, g, name)
-			return none, recorded, err
-		})
+		_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return recipe.Multi(c, ops...) }, isRecorded)
 		switch {
 		case errors.Is(err, protocol.ErrQuotaExceeded) && len(ops) > 2:
 			ops = ops[:2] // no quota refuses a deletion
@@ -128,23 +140,11 @@ func (o *Once) record(ctx context.Context, g *recipe.Grant, name string) error {
 			return err
 		}
 
-		// Either our own node is gone, or the record is.
+		// Either our own node is gone (the right to run was lost) or the record is.
 		if err := g.Verify(ctx); err != nil {
 			return err
 		} else if now, err := o.begin(ctx, g, name); err != nil || now.done { // by hand
 			return err
 		}
 	}
-}
-
-// isRecorded reports whether this run has made the key done.
-func (o *Once) isRecorded(ctx context.Context, g *recipe.Grant, name string) (bool, error) {
-	data, stat, err := g.Session().Get(ctx, o.donePath(name))
-	if errors.Is(err, zk.ErrNoNode) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("%w: %w", protocol.ErrUncertain, err)
-	}
-	var last Key // if the key was made done by hand, or by another run, they say so
-	return stat.NumChildren == 0 && json.Unmarshal(data, &last) == nil && last.Token == g.Token(), nil
 }

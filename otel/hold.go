@@ -50,7 +50,7 @@ type holds struct {
 	latest  map[string]holder             // by path: the holder with the greatest token
 }
 
-// A holder is what a later holder's span links to.
+// A later holder's span links to a holder.
 type holder struct {
 	token int64
 	span  trace.SpanContext
@@ -210,7 +210,7 @@ func (s *holds) removeSession(session int64) map[holdKey][]*hold {
 	return removed
 }
 
-// remember notes, in early or counted, that the end of a hold was counted.
+// remember notes (in early or counted) that the end of a hold was counted.
 func (s *holds) remember(ends map[holdKey]int, key holdKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,29 +4,24 @@ import (
 	"errors"
 
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 // instruments has all instruments of an observer.
 type instruments struct {
-	waiting      metric.Int64UpDownCounter
-	wait         metric.Float64Histogram
-	holding      metric.Int64UpDownCounter
-	hold         metric.Float64Histogram
-	losses       metric.Int64Counter
-	retries      metric.Int64Counter
-	collisions   metric.Int64Counter
-	offered      metric.Int64Counter
-	taken        metric.Int64Counter
-	acknowledged metric.Int64Counter
-	returned     metric.Int64Counter
-	redelivered  metric.Int64Counter
-	deadLettered metric.Int64Counter
-	outages      metric.Int64Counter
+	waiting  metric.Int64UpDownCounter
+	wait     metric.Float64Histogram
+	holding  metric.Int64UpDownCounter
+	hold     metric.Float64Histogram
+	losses   metric.Int64Counter
+	counters map[protocol.EventKind]metric.Int64Counter // of the other events
 
-	trust   metric.Float64ObservableGauge
-	timeout metric.Float64ObservableGauge
-	state   metric.Int64ObservableGauge
-	depth   metric.Int64ObservableGauge
+	trust     metric.Float64ObservableGauge
+	timeout   metric.Float64ObservableGauge
+	ephemeral metric.Int64ObservableGauge
+	state     metric.Int64ObservableGauge
+	depth     metric.Int64ObservableGauge
 }
 
 // durations are the buckets of waits and holds, from a round trip to a day.
@@ -66,24 +61,27 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	}
 
 	i := &instruments{
-		waiting:      upDown("zkrecipes.wait.active", "{wait}", "Waits that are under way."),
-		wait:         histogram("zkrecipes.wait.duration", "Duration of waits that have ended."),
-		holding:      upDown("zkrecipes.hold.active", "{hold}", "Locks, permits, terms and memberships that are held."),
-		hold:         histogram("zkrecipes.hold.duration", "Duration of holds that have ended."),
-		losses:       counter("zkrecipes.hold.losses", "{loss}", "Holds that were lost."),
-		retries:      counter("zkrecipes.request.retries", "{retry}", "Requests that did not succeed and were tried again."),
-		collisions:   counter("zkrecipes.request.collisions", "{collision}", "Requests that were repeated as another client was faster."),
-		offered:      counter("zkrecipes.queue.offered", "{entry}", "Entries appended to a queue."),
-		taken:        counter("zkrecipes.queue.taken", "{entry}", "Entries removed from a queue by Take, Poll or PollN."),
-		acknowledged: counter("zkrecipes.queue.acknowledged", "{entry}", "Items that their holders had acknowledged."),
-		returned:     counter("zkrecipes.queue.returned", "{entry}", "Items that their holders had given back."),
-		redelivered:  counter("zkrecipes.queue.redelivered", "{entry}", "Items that were delivered again."),
-		deadLettered: counter("zkrecipes.queue.dead_lettered", "{entry}", "Items that went to the dead letters."),
-		outages:      counter("zkrecipes.connection.outages", "{report}", "Reports that there has been no connection for a while."),
-		trust:        seconds("zkrecipes.session.trust", "Time left until what is held is lost, if nothing more is heard from the ensemble."),
-		timeout:      seconds("zkrecipes.session.timeout", "Session timeout that the ensemble has granted."),
-		state:        gauge("zkrecipes.client.state", "{client}", "1 for the state that the client is in, and 0 for the others."),
-		depth:        gauge("zkrecipes.queue.depth", "{entry}", "Entries in a queue, reserved and delayed ones included."),
+		waiting: upDown("zkrecipes.wait.active", "{wait}", "Waits that are under way."),
+		wait:    histogram("zkrecipes.wait.duration", "Duration of waits that have ended."),
+		holding: upDown("zkrecipes.hold.active", "{hold}", "Locks, permits, terms and memberships that are held."),
+		hold:    histogram("zkrecipes.hold.duration", "Duration of holds that have ended."),
+		losses:  counter("zkrecipes.hold.losses", "{loss}", "Holds that were lost."),
+		counters: map[protocol.EventKind]metric.Int64Counter{
+			protocol.EventRetried:      counter("zkrecipes.request.retries", "{retry}", "Requests that did not succeed and were tried again."),
+			protocol.EventCollided:     counter("zkrecipes.request.collisions", "{collision}", "Requests that were repeated as another client was faster."),
+			protocol.EventConnecting:   counter("zkrecipes.connection.outages", "{report}", "Reports that there has been no connection for a while."),
+			protocol.EventOffered:      counter("zkrecipes.queue.offered", "{entry}", "Entries appended to a queue."),
+			protocol.EventTaken:        counter("zkrecipes.queue.taken", "{entry}", "Entries removed from a queue by Take, Poll or PollN."),
+			protocol.EventAcknowledged: counter("zkrecipes.queue.acknowledged", "{entry}", "Items that their holders had acknowledged."),
+			protocol.EventReturned:     counter("zkrecipes.queue.returned", "{entry}", "Items that their holders had given back."),
+			protocol.EventRedelivered:  counter("zkrecipes.queue.redelivered", "{entry}", "Items that were delivered again."),
+			protocol.EventDeadLettered: counter("zkrecipes.queue.dead_lettered", "{entry}", "Items that went to the dead letters."),
+		},
+		trust:     seconds("zkrecipes.session.trust", "Time left until what is held is lost, if nothing more is heard from the ensemble."),
+		timeout:   seconds("zkrecipes.session.timeout", "Session timeout that the ensemble has granted."),
+		ephemeral: gauge("zkrecipes.session.ephemeral", "By", "Size of the paths of the session's ephemeral nodes."),
+		state:     gauge("zkrecipes.client.state", "{client}", "1 for the state that the client is in, and 0 for the others."),
+		depth:     gauge("zkrecipes.queue.depth", "{entry}", "Entries in a queue, reserved and delayed ones included."),
 	}
 
 	return i, failed

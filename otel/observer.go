@@ -47,8 +47,9 @@ type Observer struct {
 
 var _ protocol.Observer = (*Observer)(nil)
 
-// New returns an observer. It does no I/O. It returns an error for a bad option, or if the meter
-// provider refuses a metric (because another metric has the same name, for example).
+// New returns an observer. It does no I/O. It returns an error for a bad option. It also returns an
+// error if the meter provider refuses a metric (for example because another metric has the same
+// name).
 func New(opts ...Option) (*Observer, error) {
 	o := &Observer{
 		meters:        otel.GetMeterProvider(),
@@ -73,7 +74,7 @@ func New(opts ...Option) (*Observer, error) {
 	if o.instruments, err = newInstruments(meter); err != nil {
 		return nil, fmt.Errorf("zkotel: make the instruments: %w", err)
 	}
-	_, err = meter.RegisterCallback(o.sources.collect, o.trust, o.timeout, o.state, o.depth)
+	_, err = meter.RegisterCallback(o.sources.collect, o.trust, o.timeout, o.ephemeral, o.state, o.depth)
 	if err != nil {
 		return nil, fmt.Errorf("zkotel: register the gauges: %w", err)
 	}
@@ -87,8 +88,6 @@ func (o *Observer) Observe(e protocol.Event) {
 	// The SDK can ignore measurements with a context that has ended, and the context of a wait may
 	// have.
 	ctx := context.WithoutCancel(e.Context)
-	count := int64(max(e.Count, 1))
-
 	switch e.Kind {
 	case protocol.EventWaiting:
 		o.waiting.Add(ctx, 1, o.labels(e))
@@ -98,24 +97,14 @@ func (o *Observer) Observe(e protocol.Event) {
 		o.release(ctx, e)
 	case protocol.EventLost:
 		o.lose(ctx, e)
-	case protocol.EventRetried:
-		o.retries.Add(ctx, 1, o.labels(e, ofError(e.Err)...))
+	case protocol.EventRetried, protocol.EventConnecting:
+		o.counters[e.Kind].Add(ctx, 1, o.labels(e, ofError(e.Err)...))
 	case protocol.EventCollided:
-		o.collisions.Add(ctx, 1, o.labels(e))
-	case protocol.EventOffered:
-		o.offered.Add(ctx, count, o.labels(e))
-	case protocol.EventTaken:
-		o.taken.Add(ctx, count, o.labels(e))
-	case protocol.EventRedelivered:
-		o.redelivered.Add(ctx, count, o.labels(e))
-	case protocol.EventDeadLettered:
-		o.deadLettered.Add(ctx, count, o.labels(e))
-	case protocol.EventAcknowledged:
-		o.acknowledged.Add(ctx, count, o.labels(e))
-	case protocol.EventReturned:
-		o.returned.Add(ctx, count, o.labels(e))
-	case protocol.EventConnecting:
-		o.outages.Add(ctx, 1, o.labels(e, ofError(e.Err)...))
+		o.counters[e.Kind].Add(ctx, 1, o.labels(e))
+	default: // a queue's entries, or an event of a later version of package protocol
+		if counter := o.counters[e.Kind]; counter != nil {
+			counter.Add(ctx, int64(max(e.Count, 1)), o.labels(e))
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,31 +66,34 @@ func (p *probe) measure() map[string]map[attribute.Set]series {
 		require.Equal(p.t, "github.com/zkrecipes/zkrecipes/otel", scope.Scope.Name)
 		for _, m := range scope.Metrics {
 			require.NotEmpty(p.t, m.Description, m.Name)
-			of := make(map[attribute.Set]series)
-			found[m.Name] = of
 			switch data := m.Data.(type) {
 			case metricdata.Sum[int64]:
-				for _, d := range data.DataPoints {
-					of[d.Attributes] = series{value: float64(d.Value), unit: m.Unit}
-				}
+				found[m.Name] = values(m, data.DataPoints)
 			case metricdata.Gauge[int64]:
-				for _, d := range data.DataPoints {
-					of[d.Attributes] = series{value: float64(d.Value), unit: m.Unit}
-				}
+				found[m.Name] = values(m, data.DataPoints)
 			case metricdata.Gauge[float64]:
-				for _, d := range data.DataPoints {
-					of[d.Attributes] = series{value: d.Value, unit: m.Unit}
-				}
+				found[m.Name] = values(m, data.DataPoints)
 			case metricdata.Histogram[float64]:
+				of := make(map[attribute.Set]series)
 				for _, d := range data.DataPoints {
 					of[d.Attributes] = series{value: d.Sum, count: d.Count, unit: m.Unit}
 				}
+				found[m.Name] = of
 			default:
 				require.Failf(p.t, "unknown data", "%s: %T", m.Name, data)
 			}
 		}
 	}
 	return found
+}
+
+// values returns the series of a counter or gauge.
+func values[N int64 | float64](m metricdata.Metrics, points []metricdata.DataPoint[N]) map[attribute.Set]series {
+	of := make(map[attribute.Set]series)
+	for _, d := range points {
+		of[d.Attributes] = series{value: float64(d.Value), unit: m.Unit}
+	}
+	return of
 }
 
 // value returns what a metric is for these attributes, given as keys and values.
@@ -154,22 +156,23 @@ func linksOf(s sdktrace.ReadOnlySpan) map[string]sdktrace.Link {
 // noon is when the events of a feed begin.
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// A feed makes events of one lock, without a client.
+// A feed makes events of one lock, without a client, for a probe.
 type feed struct {
-	o       protocol.Observer
+	*probe
 	session int64
 	path    string
 	now     time.Time
 	ctx     context.Context
 }
 
-func newFeed(o protocol.Observer) *feed {
-	return &feed{o, 1, "/locks/a", noon, context.Background()}
+func newFeed(t testing.TB, opts ...zkotel.Option) *feed {
+	t.Helper()
+	return &feed{newProbe(t, opts...), 1, "/locks/a", noon, context.Background()}
 }
 
 func (f *feed) event(kind protocol.EventKind, token int64, d time.Duration, err error) {
 	f.now = f.now.Add(time.Second)
-	f.o.Observe(protocol.Event{
+	f.Observe(protocol.Event{
 		Kind: kind, Time: f.now, Context: f.ctx, Recipe: "lock", Path: f.path,
 		Session: f.session, Token: token, Duration: d, Err: err,
 	})
@@ -186,14 +189,17 @@ var (
 
 func (f *feed) lost(token int64, err error) { f.event(protocol.EventLost, token, time.Second, err) }
 
-// held returns how many holds are active, over all series.
-func (p *probe) held() (sum float64) {
+// sum returns what a metric is over all series.
+func (p *probe) sum(metric string) (sum float64) {
 	p.t.Helper()
-	for s := range maps.Values(p.measure()["zkrecipes.hold.active"]) {
+	for _, s := range p.measure()[metric] {
 		sum += s.value
 	}
 	return sum
 }
+
+// held returns how many holds are active.
+func (p *probe) held() float64 { return p.sum("zkrecipes.hold.active") }
 
 func TestBadOptionsAreRefused(t *testing.T) {
 	for _, option := range []zkotel.Option{
@@ -210,14 +216,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "nil")
 	_, err = o.ObserveQueue("/q", nil)
 	require.ErrorContains(t, err, "nil")
-}
-
-func TestGlobalProvidersAreTheDefault(t *testing.T) {
-	o, err := zkotel.New()
-	require.NoError(t, err)
-	f := newFeed(o)
-	f.acquired(1)
-	f.released(1)
+	o.Observe(protocol.Event{Kind: protocol.EventAcquired, Context: t.Context()}) // with the global providers
 }
 
 func TestPathAttributeIsMappedOrDropped(t *testing.T) {
@@ -225,35 +224,33 @@ func TestPathAttributeIsMappedOrDropped(t *testing.T) {
 		"/locks/17": {"zookeeper.recipe", "lock", "zookeeper.path", "/locks/*"},
 		"/secret":   {"zookeeper.recipe", "lock"},
 	} {
-		p := newProbe(t, zkotel.WithPathAttribute(func(path string) string {
+		f := newFeed(t, zkotel.WithPathAttribute(func(path string) string {
 			if path == "/secret" {
 				return ""
 			}
 			return "/locks/*"
 		}))
-		f := newFeed(p)
 		f.path = path
 		f.acquired(1)
 		f.lost(1, errDeleted)
 
-		for name, of := range p.measure() {
+		for name, of := range f.measure() {
 			for set := range of {
 				without, _ := set.Filter(func(a attribute.KeyValue) bool { return a.Key != "error.type" })
 				require.Equal(t, labels(want...), without, name)
 			}
 		}
-		require.Equal(t, path, attributesOf(p.only("lock hold"))["zookeeper.path"], "a span has no cardinality")
+		require.Equal(t, path, attributesOf(f.only("lock hold"))["zookeeper.path"], "a span has no cardinality")
 	}
 }
 
 func TestAttributesAreAddedToMetricsAndSpans(t *testing.T) {
-	p := newProbe(t, zkotel.WithAttributes(attribute.String("ensemble", "east")))
-	f := newFeed(p)
+	f := newFeed(t, zkotel.WithAttributes(attribute.String("ensemble", "east")))
 	f.acquired(1)
 	f.released(1)
-	require.EqualValues(t, 1, p.value("zkrecipes.hold.duration", at("lock", f.path, "ensemble", "east")...).count)
-	require.Equal(t, "east", attributesOf(p.only("lock wait"))["ensemble"])
-	require.Equal(t, "east", attributesOf(p.only("lock hold"))["ensemble"])
+	require.EqualValues(t, 1, f.value("zkrecipes.hold.duration", at("lock", f.path, "ensemble", "east")...).count)
+	require.Equal(t, "east", attributesOf(f.only("lock wait"))["ensemble"])
+	require.Equal(t, "east", attributesOf(f.only("lock hold"))["ensemble"])
 }
 
 // The events of queues and of clients count what they are about.
@@ -281,23 +278,21 @@ func TestEachKindOfEventHasACounter(t *testing.T) {
 }
 
 func TestHoldLinksToItsWaitAndToTheHolderBefore(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
-	ctx, parent := p.traces.Tracer("test").Start(t.Context(), "work")
+	f := newFeed(t)
+	ctx, parent := f.traces.Tracer("test").Start(t.Context(), "work")
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
 	f.ctx = cancelled
 	f.acquired(7)
 	parent.End()
 	f.released(7)
-	other := newFeed(p)
-	other.path = "/locks/b"
-	other.acquired(8)
-	f.session, f.ctx = 2, t.Context()
+	f.path = "/locks/b"
+	f.acquired(8)
+	f.path, f.session, f.ctx = "/locks/a", 2, t.Context()
 	f.acquired(9)
 	f.lost(9, errExpired)
 
-	waits, holds := p.ended("lock wait"), p.ended("lock hold")
+	waits, holds := f.ended("lock wait"), f.ended("lock hold")
 	require.Len(t, waits, 3)
 	require.Len(t, holds, 2)
 	for i, token := range []string{"7", "9"} {
@@ -327,31 +322,27 @@ func TestHoldLinksToItsWaitAndToTheHolderBefore(t *testing.T) {
 }
 
 // Clients report their events independently, so a later holder may be seen first.
-func TestHolderDoesNotLinkToALaterOne(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
-	f.acquired(9)
-	f.session = 2
-	f.acquired(7)
-	f.released(7)
-	require.NotContains(t, linksOf(p.only("lock hold")), "previous_holder")
-}
-
 func TestHolderLinksToTheLatestBeforeIt(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
-	f.acquired(9)
-	f.acquired(7)
-	f.acquired(10)
-	f.released(10)
-	require.Contains(t, linksOf(p.only("lock hold"))["previous_holder"].Attributes,
-		attribute.Int64("zookeeper.fencing_token", 9))
+	for _, test := range []struct {
+		acquired []int64
+		before   int64 // the token of the holder that the last one links to, or 0
+	}{{[]int64{9, 7}, 0}, {[]int64{9, 7, 10}, 9}} {
+		f := newFeed(t)
+		for _, token := range test.acquired {
+			f.acquired(token)
+		}
+		f.released(test.acquired[len(test.acquired)-1])
+		link, linked := linksOf(f.only("lock hold"))["previous_holder"]
+		require.Equal(t, test.before != 0, linked)
+		if linked {
+			require.Contains(t, link.Attributes, attribute.Int64("zookeeper.fencing_token", test.before))
+		}
+	}
 }
 
 // A program may lock a path for each of its customers, once.
 func TestPathsThatAreRememberedAreBounded(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
+	f := newFeed(t)
 	const limit, beyond = 1 << 12, 100
 	for round := range int64(2) {
 		for i := range limit + beyond {
@@ -362,7 +353,7 @@ func TestPathsThatAreRememberedAreBounded(t *testing.T) {
 	}
 
 	linked := 0
-	for _, span := range p.ended("lock hold") {
+	for _, span := range f.ended("lock hold") {
 		if _, ok := linksOf(span)["previous_holder"]; ok {
 			linked++
 		}
@@ -373,135 +364,97 @@ func TestPathsThatAreRememberedAreBounded(t *testing.T) {
 
 // Readers of one process may hold one node together, and have the same token.
 func TestHoldsOfOneNodeAreToldApartByTheirBeginning(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
+	f := newFeed(t)
 	f.acquired(7)
 	f.acquired(7)
 	f.acquired(7)
-	require.EqualValues(t, 3, p.held())
+	require.EqualValues(t, 3, f.held())
 	f.event(protocol.EventReleased, 7, 2*time.Second, nil) // the second one
-	require.Equal(t, noon.Add(2*time.Second), p.only("lock hold").StartTime())
+	require.Equal(t, noon.Add(2*time.Second), f.only("lock hold").StartTime())
 	f.released(7)
 	f.released(7)
-	require.Zero(t, p.held())
+	require.Zero(t, f.held())
 }
 
-func TestEndOfASessionEndsAllItsHolds(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
-	for token := range int64(10) {
-		f.acquired(1 + token)
+// A client may report a loss before the end of the wait, and readers of one process share a node. A
+// loss still counts once, and its hold is not active.
+func TestEachLossCountsOnce(t *testing.T) {
+	type step func(f *feed)
+	held := func(token int64) step { return func(f *feed) { f.acquired(token) } }
+	expired := func(token int64) step { return func(f *feed) { f.lost(token, errExpired) } }
+	deleted := func(token int64) step { return func(f *feed) { f.lost(token, errDeleted) } }
+	session := func(id int64) step { return func(f *feed) { f.session = id } }
+	for name, test := range map[string]struct {
+		steps        []step
+		lost, active int
+	}{
+		"the end of a session, of whose holds no more is said": {
+			[]step{held(1), held(2), held(3), expired(2)}, 3, 0,
+		},
+		"the end of a session, of which each hold says so": {
+			[]step{held(1), held(2), session(2), held(100), session(1), expired(2), expired(1)}, 2, 1,
+		},
+		"a deleted node ends no other hold": {
+			[]step{held(1), held(2), deleted(1)}, 1, 1,
+		},
+		"a loss before its beginning, and the next holder of the node": {
+			[]step{expired(1), held(1), held(1)}, 1, 1,
+		},
+		"two losses of a node before their beginnings, and the next holder": {
+			[]step{deleted(1), deleted(1), held(1), held(1), held(1)}, 2, 1,
+		},
+		"a reader whose wait ends when the session of all has ended": {
+			// The first end of the session is also that of the second reader.
+			[]step{held(1), held(1), expired(1), held(1), expired(1), expired(1)}, 3, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFeed(t)
+			for _, step := range test.steps {
+				step(f)
+			}
+			require.EqualValues(t, test.active, f.held())
+			require.Len(t, f.ended("lock hold"), test.lost)
+			require.EqualValues(t, test.lost, f.sum("zkrecipes.hold.losses"))
+		})
 	}
-	other := newFeed(p)
-	other.session = 2
-	other.acquired(100)
-	require.EqualValues(t, 11, p.held())
-
-	f.lost(3, errExpired)
-	require.EqualValues(t, 1, p.held(), "the events of the others may be left out")
-	losses := func() float64 {
-		return p.value("zkrecipes.hold.losses", at("lock", f.path, "error.type", "session_lost")...).value
-	}
-	require.EqualValues(t, 10, losses())
-	for token := range int64(10) {
-		if token != 2 {
-			f.lost(1+token, errExpired)
-		}
-	}
-	require.EqualValues(t, 10, losses(), "none counts twice")
-	require.Len(t, p.ended("lock hold"), 10)
-}
-
-func TestDeletedNodeEndsNoOtherHold(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
-	f.acquired(1)
-	f.acquired(2)
-	f.lost(1, errDeleted)
-	require.EqualValues(t, 1, p.held())
-	require.EqualValues(t, 1, p.value("zkrecipes.hold.losses", at("lock", f.path, "error.type", "node_deleted")...).value)
-}
-
-// A client may report the loss before the end of the wait.
-func TestLossBeforeItsBeginningCountsOnce(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
-	f.lost(1, errExpired)
-	f.acquired(1)
-	require.Zero(t, p.held())
-	require.EqualValues(t, 1, p.value("zkrecipes.hold.losses", at("lock", f.path, "error.type", "session_lost")...).value)
-	require.Len(t, p.ended("lock hold"), 1)
-	f.acquired(1) // the next holder of the same node
-	require.EqualValues(t, 1, p.held())
-}
-
-// Readers of one process share a node, and may all be reported lost before their waits end.
-func TestLossesOfOneNodeBeforeTheirBeginningsCountOnceEach(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
-	f.lost(1, errDeleted)
-	f.lost(1, errDeleted)
-	f.acquired(1)
-	f.acquired(1)
-	require.Zero(t, p.held())
-	require.EqualValues(t, 2, p.value("zkrecipes.hold.losses", at("lock", f.path, "error.type", "node_deleted")...).value)
-	f.acquired(1) // the next holder of the same node
-	require.EqualValues(t, 1, p.held())
-}
-
-// The wait of one reader is reported to have ended when the session of all is over already.
-func TestLossesOfOneNodeAroundABeginningCountOnceEach(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
-	f.acquired(1)
-	f.acquired(1)
-	f.lost(1, errExpired) // and the other with it
-	f.acquired(1)
-	require.EqualValues(t, 1, p.held())
-	f.lost(1, errExpired)
-	f.lost(1, errExpired)
-	require.Zero(t, p.held())
-	require.EqualValues(t, 3, p.value("zkrecipes.hold.losses", at("lock", f.path, "error.type", "session_lost")...).value)
 }
 
 func TestEndOfAnUnknownHoldIsMeasured(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
+	f := newFeed(t)
 	f.event(protocol.EventReleased, 1, time.Minute, nil)
-	require.Equal(t, series{value: 60, count: 1, unit: "s"}, p.value("zkrecipes.hold.duration", at("lock", f.path)...))
-	require.Equal(t, f.now.Add(-time.Minute), p.only("lock hold").StartTime())
-	require.Zero(t, p.held())
+	require.Equal(t, series{value: 60, count: 1, unit: "s"}, f.value("zkrecipes.hold.duration", at("lock", f.path)...))
+	require.Equal(t, f.now.Add(-time.Minute), f.only("lock hold").StartTime())
+	require.Zero(t, f.held())
 }
 
 // Without a bound an observer that misses the ends of holds would grow for ever.
 func TestHoldsThatNeverEndAreBounded(t *testing.T) {
-	p := newProbe(t, zkotel.WithTracerProvider(noop.NewTracerProvider()))
-	f := newFeed(p)
+	f := newFeed(t, zkotel.WithTracerProvider(noop.NewTracerProvider()))
 	const limit, beyond = 1 << 16, 100
 	for token := range int64(limit + beyond) {
 		f.acquired(1 + token)
 	}
-	require.EqualValues(t, limit, p.held())
+	require.EqualValues(t, limit, f.held())
 	f.released(limit + beyond) // which counts all the same
-	require.EqualValues(t, 1, p.value("zkrecipes.hold.duration", at("lock", f.path)...).count)
-	require.EqualValues(t, limit, p.held())
+	require.EqualValues(t, 1, f.value("zkrecipes.hold.duration", at("lock", f.path)...).count)
+	require.EqualValues(t, limit, f.held())
 	f.released(1)
 	f.acquired(limit + beyond)
-	require.EqualValues(t, limit, p.held())
+	require.EqualValues(t, limit, f.held())
 
 	f.lost(2, errExpired) // and with it all others of the session
-	require.Zero(t, p.held())
+	require.Zero(t, f.held())
 	f.session = 2
 	for token := range int64(limit) {
 		f.acquired(1 + token)
 	}
-	require.EqualValues(t, limit, p.held(), "there is room again")
+	require.EqualValues(t, limit, f.held(), "there is room again")
 }
 
 // Without a bound an observer that misses the beginnings of holds would grow for ever.
 func TestLossesWhoseBeginningNeverComesAreBounded(t *testing.T) {
-	p := newProbe(t, zkotel.WithTracerProvider(noop.NewTracerProvider()))
-	f := newFeed(p)
+	f := newFeed(t, zkotel.WithTracerProvider(noop.NewTracerProvider()))
 	const limit, beyond = 1 << 16, 100
 	for token := range int64(limit + beyond) {
 		f.lost(1+token, errDeleted)
@@ -509,17 +462,16 @@ func TestLossesWhoseBeginningNeverComesAreBounded(t *testing.T) {
 	for token := range int64(limit + beyond) {
 		f.acquired(1 + token)
 	}
-	require.EqualValues(t, beyond, p.held(), "of which the losses are forgotten")
+	require.EqualValues(t, beyond, f.held(), "of which the losses are forgotten")
 }
 
 // A wall clock that is set back makes no hold shorter than nothing.
 func TestDurationOfAHoldIsNeverNegative(t *testing.T) {
-	p := newProbe(t)
-	f := newFeed(p)
+	f := newFeed(t)
 	f.acquired(1)
 	f.now = noon.Add(-time.Hour)
 	f.released(1)
-	require.Equal(t, series{count: 1, unit: "s"}, p.value("zkrecipes.hold.duration", at("lock", f.path)...))
+	require.Equal(t, series{count: 1, unit: "s"}, f.value("zkrecipes.hold.duration", at("lock", f.path)...))
 }
 
 // A caller that gives up has met no error, but one that waited in vain has.
@@ -529,16 +481,15 @@ func TestFailedWaits(t *testing.T) {
 		"outcome_unknown": protocol.ErrUncertain, "too_large": protocol.ErrTooLarge, "no_permission": zk.ErrNoAuth,
 		"_OTHER": errors.New("another error"),
 	} {
-		p := newProbe(t)
-		f := newFeed(p)
+		f := newFeed(t)
 		f.event(protocol.EventAcquired, 0, time.Second, err)
-		span := p.only("lock wait")
+		span := f.only("lock wait")
 		require.Equal(t, what, attributesOf(span)["error.type"])
 		require.Equal(t, what != "canceled", span.Status().Code == codes.Error, what)
 		require.Equal(t, series{value: 1, count: 1, unit: "s"},
-			p.value("zkrecipes.wait.duration", at("lock", f.path, "error.type", what)...))
-		require.Empty(t, p.ended("lock hold"))
-		require.Zero(t, p.held())
+			f.value("zkrecipes.wait.duration", at("lock", f.path, "error.type", what)...))
+		require.Empty(t, f.ended("lock hold"))
+		require.Zero(t, f.held())
 	}
 }
 

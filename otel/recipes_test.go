@@ -15,32 +15,45 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/zkrecipes/zkrecipes/barrier"
-	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/election"
-	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/lock"
-	"github.com/zkrecipes/zkrecipes/once"
 	zkotel "github.com/zkrecipes/zkrecipes/otel"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
-	"github.com/zkrecipes/zkrecipes/rwlock"
-	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
 // timeout is the session timeout of the clients here.
 const timeout = 4 * time.Second
 
-func TestContendedLock(t *testing.T) {
+// A program is a client with a lock, both of which a probe observes.
+type program struct {
+	*probe
+	server *recipestest.Server
+	link   *recipestest.Link
+	client *protocol.Client
+	path   string // of the lock
+	lock   *lock.Mutex
+}
+
+// observed runs a test of a program in a bubble.
+func observed(t *testing.T, test func(t *testing.T, p *program), opts ...zkotel.Option) {
+	t.Helper()
 	recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
-		p, path := newProbe(t), server.Root(t)+"/a"
-		first := lock.New(server.Client(t, protocol.WithObserver(p)), path)
-		second := lock.New(server.Client(t, protocol.WithObserver(p)), path)
+		p := &program{probe: newProbe(t, opts...), server: server, link: server.Link(t), path: server.Root(t) + "/a"}
+		p.client = p.link.Client(t, protocol.WithObserver(p), protocol.WithSessionTimeout(timeout))
+		p.lock = lock.New(p.client, p.path)
+		test(t, p)
+	})
+}
+
+func TestContendedLock(t *testing.T) {
+	observed(t, func(t *testing.T, p *program) {
+		path := p.path
+		second := lock.New(p.server.Client(t, protocol.WithObserver(p)), path)
 		ctx, parent := p.traces.Tracer("test").Start(t.Context(), "work")
 
-		one, err := first.Lock(t.Context())
+		one, err := p.lock.Lock(t.Context())
 		require.NoError(t, err)
 		granted := make(chan *lock.Lease)
 		go func() {
@@ -70,13 +83,8 @@ func TestContendedLock(t *testing.T) {
 		waits, holds := p.ended("lock wait"), p.ended("lock hold")
 		require.Len(t, waits, 3)
 		require.Len(t, holds, 2)
-		require.Equal(t, fmt.Sprint(one.Token()), attributesOf(holds[0])["zookeeper.fencing_token"])
 		require.Equal(t, fmt.Sprint(two.Token()), attributesOf(holds[1])["zookeeper.fencing_token"])
-		links := linksOf(holds[1])
-		require.Equal(t, holds[0].SpanContext(), links["previous_holder"].SpanContext)
-		require.Equal(t, waits[2].SpanContext(), links["wait"].SpanContext)
 		require.Equal(t, parent.SpanContext(), holds[1].Parent())
-		require.Equal(t, parent.SpanContext(), waits[2].Parent())
 		require.Equal(t, 3*time.Second, waits[2].EndTime().Sub(waits[2].StartTime()))
 		require.Equal(t, time.Second, holds[1].EndTime().Sub(holds[1].StartTime()))
 		require.Equal(t, codes.Unset, waits[1].Status().Code, "a lock that is taken is no error")
@@ -94,41 +102,54 @@ func (p *probe) requireIdle() {
 	require.Len(p.t, p.spans.Ended(), len(p.spans.Started()), "spans")
 }
 
+// The node stays, and is not held between the leases.
+func TestLockThatLingersIsHeldByItsLeases(t *testing.T) {
+	observed(t, func(t *testing.T, p *program) {
+		path := p.path
+		m := lock.New(p.client, path, lock.WithLinger(time.Minute))
+		for n := 1; n <= 3; n++ {
+			l, err := m.Lock(t.Context())
+			require.NoError(t, err)
+			synctest.Wait()
+			require.EqualValues(t, 1, p.value("zkrecipes.hold.active", at("lock", path)...).value)
+			require.EqualValues(t, n, p.value("zkrecipes.wait.duration", at("lock", path)...).count)
+			require.NoError(t, l.Unlock(t.Context()))
+			synctest.Wait()
+			require.Zero(t, p.value("zkrecipes.hold.active", at("lock", path)...).value)
+		}
+		require.EqualValues(t, 3, p.value("zkrecipes.hold.duration", at("lock", path)...).count)
+	})
+}
+
 func TestLossesByCause(t *testing.T) {
-	for cause, lose := range map[string]func(t *testing.T, s *recipestest.Server, l *recipestest.Link, c *protocol.Client, m *lock.Mutex){
-		"session_lost": func(t *testing.T, s *recipestest.Server, l *recipestest.Link, c *protocol.Client, _ *lock.Mutex) {
-			session, err := c.Session(t.Context())
+	for cause, lose := range map[string]func(t *testing.T, p *program){
+		"session_lost": func(t *testing.T, p *program) {
+			session, err := p.client.Session(t.Context())
 			require.NoError(t, err)
-			s.ExpireSession(session.ID())
+			p.server.ExpireSession(session.ID())
 		},
-		"trust_over": func(_ *testing.T, _ *recipestest.Server, l *recipestest.Link, _ *protocol.Client, _ *lock.Mutex) {
-			l.Stall()
-		},
-		"node_deleted": func(t *testing.T, s *recipestest.Server, _ *recipestest.Link, _ *protocol.Client, m *lock.Mutex) {
-			line, err := m.Contenders(t.Context())
+		"trust_over": func(_ *testing.T, p *program) { p.link.Stall() },
+		"node_deleted": func(t *testing.T, p *program) {
+			line, err := p.lock.Contenders(t.Context())
 			require.NoError(t, err)
-			require.NoError(t, m.Break(t.Context(), line[0].Node))
+			require.NoError(t, p.lock.Break(t.Context(), line[0].Node))
 		},
-		"closed": func(t *testing.T, _ *recipestest.Server, _ *recipestest.Link, c *protocol.Client, _ *lock.Mutex) {
-			require.NoError(t, c.Close())
-		},
+		"closed": func(t *testing.T, p *program) { require.NoError(t, p.client.Close()) },
 	} {
 		t.Run(cause, func(t *testing.T) {
-			recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
-				p, path, link := newProbe(t), server.Root(t)+"/a", server.Link(t)
-				c := link.Client(t, protocol.WithObserver(p), protocol.WithSessionTimeout(timeout))
-				m := lock.New(c, path)
-				lease, err := m.Lock(t.Context())
+			observed(t, func(t *testing.T, p *program) {
+				lease, err := p.lock.Lock(t.Context())
 				require.NoError(t, err)
 				time.Sleep(time.Second)
 
-				lose(t, server, link, c, m)
+				lose(t, p)
 				<-lease.Done()
 				synctest.Wait()
 				require.Equal(t, series{value: 1, unit: "{loss}"},
-					p.value("zkrecipes.hold.losses", at("lock", path, "error.type", cause)...))
+					p.value("zkrecipes.hold.losses", at("lock", p.path, "error.type", cause)...))
 				require.Len(t, p.measure()["zkrecipes.hold.losses"], 1)
-				require.EqualValues(t, 1, p.value("zkrecipes.hold.duration", at("lock", path, "error.type", cause)...).count)
+				require.EqualValues(t, 1,
+					p.value("zkrecipes.hold.duration", at("lock", p.path, "error.type", cause)...).count)
 				p.requireIdle()
 
 				hold := p.only("lock hold")
@@ -142,23 +163,17 @@ func TestLossesByCause(t *testing.T) {
 
 // A cut is no loss: retries are counted, and the lease stays.
 func TestCutConnectionLeadsToRetries(t *testing.T) {
-	recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
-		p, path, link := newProbe(t), server.Root(t)+"/a", server.Link(t)
-		c := link.Client(t, protocol.WithObserver(p), protocol.WithSessionTimeout(timeout))
-		lease, err := lock.New(c, path).Lock(t.Context())
+	observed(t, func(t *testing.T, p *program) {
+		lease, err := p.lock.Lock(t.Context())
 		require.NoError(t, err)
-		s, err := recipe.SessionOf(t.Context(), c)
+		s, err := recipe.SessionOf(t.Context(), p.client)
 		require.NoError(t, err)
 
-		link.LoseReply(recipestest.OpExists, 1)
-		_, err = s.Exists(t.Context(), path)
+		p.link.LoseReply(recipestest.OpExists, 1)
+		_, err = s.Exists(t.Context(), p.path)
 		require.NoError(t, err)
 		synctest.Wait()
-		retries := 0.0
-		for _, s := range p.measure()["zkrecipes.request.retries"] {
-			retries += s.value
-		}
-		require.Positive(t, retries)
+		require.Positive(t, p.sum("zkrecipes.request.retries"))
 		require.NoError(t, lease.Unlock(t.Context()))
 		synctest.Wait()
 		require.Empty(t, p.measure()["zkrecipes.hold.losses"])
@@ -167,20 +182,17 @@ func TestCutConnectionLeadsToRetries(t *testing.T) {
 }
 
 func TestMissingConnectionIsCounted(t *testing.T) {
-	recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
-		p, link := newProbe(t), server.Link(t)
-		link.Client(t, protocol.WithObserver(p), protocol.WithSessionTimeout(timeout))
-		link.Cut()
+	observed(t, func(t *testing.T, p *program) {
+		p.link.Cut()
 		time.Sleep(1500 * time.Millisecond)
-		link.Heal()
+		p.link.Heal()
 		require.Equal(t, series{value: 1, unit: "{report}"}, p.value("zkrecipes.connection.outages", "error.type", "connection"))
 	})
 }
 
 func TestClientIsObserved(t *testing.T) {
-	recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
-		p, link := newProbe(t), server.Link(t)
-		c := link.Client(t, protocol.WithSessionTimeout(timeout))
+	observed(t, func(t *testing.T, p *program) {
+		c, link := p.client, p.link
 		stop, err := p.ObserveClient(c, attribute.String("client", "a"))
 		require.NoError(t, err)
 		requireState := func(want string) {
@@ -204,8 +216,11 @@ func TestClientIsObserved(t *testing.T) {
 		require.Positive(t, trust())
 
 		// The client's own clock ends a session that holds something.
-		_, err = lock.New(c, server.Root(t)+"/lock").Lock(t.Context())
+		_, err = p.lock.Lock(t.Context())
 		require.NoError(t, err)
+		size := p.value("zkrecipes.session.ephemeral", "client", "a")
+		require.Equal(t, series{value: float64(s.EphemeralBytes()), unit: "By"}, size)
+		require.Positive(t, size.value)
 		link.Cut()
 		synctest.Wait()
 		requireState("suspended")
@@ -229,43 +244,25 @@ func TestClientIsObserved(t *testing.T) {
 }
 
 func TestQueueIsObserved(t *testing.T) {
-	recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
-		p, root := newProbe(t), server.Root(t)
-		c := server.Client(t, protocol.WithObserver(p), protocol.WithSessionTimeout(timeout))
-		dead := queue.New(c, root+"/dead")
-		q := queue.New(c, root+"/q", queue.WithDeadLetter(dead, 2))
-		for path, q := range map[string]*queue.Queue{"/q": q, "/dead": dead} {
-			stop, err := p.ObserveQueue(root+path, q)
-			require.NoError(t, err)
-			defer stop()
-		}
-
-		_, err := q.OfferAll(t.Context(), [][]byte{{1}, {2}, {3}})
+	observed(t, func(t *testing.T, p *program) {
+		q := queue.New(p.client, p.path)
+		stop, err := p.ObserveQueue(p.path, q)
 		require.NoError(t, err)
-		require.Equal(t, series{value: 3, unit: "{entry}"}, p.value("zkrecipes.queue.depth", at("queue", root+"/q")...))
-		require.Equal(t, series{value: 0, unit: "{entry}"}, p.value("zkrecipes.queue.depth", at("queue", root+"/dead")...))
-		for range 2 {
-			it, err := q.Reserve(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, it.Nack(t.Context()))
-		}
+		depth := func() series { return p.value("zkrecipes.queue.depth", at("queue", p.path)...) }
+
+		require.Equal(t, series{unit: "{entry}"}, depth())
+		_, err = q.OfferAll(t.Context(), [][]byte{{1}, {2}, {3}})
+		require.NoError(t, err)
+		require.Equal(t, series{value: 3, unit: "{entry}"}, depth())
 		_, err = q.Take(t.Context())
 		require.NoError(t, err)
 		synctest.Wait()
-
-		total := func(name string) (sum float64) {
-			for _, s := range p.measure()[name] {
-				sum += s.value
-			}
-			return sum
-		}
-		require.EqualValues(t, 1, total("zkrecipes.queue.redelivered"))
-		require.EqualValues(t, 1, total("zkrecipes.queue.dead_lettered"))
-		require.EqualValues(t, 1, total("zkrecipes.queue.taken"))
-		require.EqualValues(t, 3, p.value("zkrecipes.queue.offered", at("queue", root+"/q")...).value)
-		require.EqualValues(t, 1, p.value("zkrecipes.queue.depth", at("queue", root+"/q")...).value)
-		require.EqualValues(t, 1, p.value("zkrecipes.queue.depth", at("queue", root+"/dead")...).value)
+		require.EqualValues(t, 2, depth().value)
+		require.EqualValues(t, 3, p.value("zkrecipes.queue.offered", at("queue", p.path)...).value)
+		require.EqualValues(t, 1, p.value("zkrecipes.queue.taken", at("queue", p.path)...).value)
 		p.requireIdle()
+		stop()
+		require.Empty(t, p.measure()["zkrecipes.queue.depth"])
 	})
 }
 
@@ -275,36 +272,31 @@ func TestUnreachableQueueLeavesTheOtherMetrics(t *testing.T) {
 	before := otel.GetErrorHandler()
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = errors.Join(handled, err) }))
 	defer otel.SetErrorHandler(before)
-	recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
-		p, link := newProbe(t), server.Link(t)
-		c := link.Client(t, protocol.WithSessionTimeout(timeout))
-		_, err := p.ObserveClient(c)
+	observed(t, func(t *testing.T, p *program) {
+		_, err := p.ObserveClient(p.client)
 		require.NoError(t, err)
-		_, err = p.ObserveQueue("/q", queue.New(c, "/q"))
+		_, err = p.ObserveQueue("/q", queue.New(p.client, "/q"))
 		require.NoError(t, err)
 
-		link.Stall()
+		p.link.Stall()
 		began := time.Now()
 		measured := p.measure()
 		require.Less(t, time.Since(began), 2*time.Second)
 		require.Empty(t, measured["zkrecipes.queue.depth"])
 		require.NotEmpty(t, measured["zkrecipes.client.state"])
 		require.ErrorContains(t, handled, "zkotel: measure the depth of a queue: queue: /q: ")
-		link.Heal()
+		p.link.Heal()
 	})
 }
 
 // The client calls the observer in a goroutine that recipes do not wait for.
 func TestBlockedExporterDoesNotBlockRecipes(t *testing.T) {
-	recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
-		exporter := &blockedExporter{tracetest.NewInMemoryExporter(), make(chan struct{})}
-		traces := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-		p := newProbe(t, zkotel.WithTracerProvider(traces))
-		c := server.Client(t, protocol.WithObserver(p))
-		m := lock.New(c, server.Root(t)+"/a")
-
+	exporter := &blockedExporter{tracetest.NewInMemoryExporter(), nil}
+	traces := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+	observed(t, func(t *testing.T, p *program) {
+		exporter.gate = make(chan struct{}) // of the bubble
 		for range 100 {
-			lease, err := m.Lock(t.Context())
+			lease, err := p.lock.Lock(t.Context())
 			require.NoError(t, err)
 			require.NoError(t, lease.Unlock(t.Context()))
 		}
@@ -314,7 +306,7 @@ func TestBlockedExporterDoesNotBlockRecipes(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, exporter.GetSpans(), 200)
 		require.NoError(t, traces.Shutdown(t.Context()))
-	})
+	}, zkotel.WithTracerProvider(traces))
 }
 
 type blockedExporter struct {
@@ -325,102 +317,4 @@ type blockedExporter struct {
 func (e *blockedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	<-e.gate
 	return e.InMemoryExporter.ExportSpans(ctx, spans)
-}
-
-// Whatever a recipe does, nothing waits and nothing is held when it is over, and all spans have
-// ended.
-func TestEveryRecipeLeavesNothingActive(t *testing.T) {
-	ok := func(t *testing.T, err error) { t.Helper(); require.NoError(t, err) }
-	for recipe, use := range map[string]func(t *testing.T, c *protocol.Client, path string){
-		"lock": func(t *testing.T, c *protocol.Client, path string) {
-			ok(t, lock.New(c, path).Do(t.Context(), func(context.Context, *lock.Lease) error { return nil }))
-			ok(t, lock.NewSimple(c, path+"/simple").Do(t.Context(), func(context.Context, *lock.Lease) error { return nil }))
-			local := lock.New(c, path+"/local", lock.WithLocalQueue())
-			ok(t, local.Do(t.Context(), func(ctx context.Context, _ *lock.Lease) error {
-				short, cancel := context.WithTimeout(ctx, time.Second)
-				defer cancel()
-				_, err := local.Lock(short)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				return nil
-			}))
-		},
-		"rwlock": func(t *testing.T, c *protocol.Client, path string) {
-			m := rwlock.New(c, path)
-			w, err := m.Lock(t.Context())
-			ok(t, err)
-			r, err := w.Downgrade(t.Context())
-			ok(t, err)
-			ok(t, r.Unlock(t.Context()))
-
-			shared := rwlock.New(c, path+"/shared", rwlock.WithLocalSharing())
-			a, err := shared.RLock(t.Context())
-			ok(t, err)
-			b, err := shared.RLock(t.Context())
-			ok(t, err)
-			ok(t, errors.Join(a.Unlock(t.Context()), b.Unlock(t.Context())))
-		},
-		"semaphore": func(t *testing.T, c *protocol.Client, path string) {
-			s := semaphore.New(c, path, 1)
-			permit, err := s.Acquire(t.Context())
-			ok(t, err)
-			_, err = s.TryAcquire(t.Context())
-			require.ErrorIs(t, err, semaphore.ErrNoPermit)
-			ok(t, permit.Release(t.Context()))
-		},
-		"election": func(t *testing.T, c *protocol.Client, path string) {
-			term, err := election.New(c, path).Campaign(t.Context(), []byte("x"))
-			ok(t, err)
-			ok(t, term.Resign(t.Context()))
-		},
-		"group": func(t *testing.T, c *protocol.Client, path string) {
-			g := group.New(c, path)
-			m, err := g.Join(t.Context(), "x", nil)
-			ok(t, err)
-			_, err = g.Await(t.Context(), 1)
-			ok(t, err)
-			ok(t, m.Leave(t.Context()))
-		},
-		"once": func(t *testing.T, c *protocol.Client, path string) {
-			_, err := once.New(c, path).Do(t.Context(), "x", func(context.Context, *once.Run) error { return nil })
-			ok(t, err)
-		},
-		"queue": func(t *testing.T, c *protocol.Client, path string) {
-			q := queue.New(c, path, queue.WithMaxLength(2))
-			_, err := q.OfferWait(t.Context(), []byte("x"))
-			ok(t, err)
-			_, err = q.Offer(t.Context(), []byte("y"))
-			ok(t, err)
-			it, err := q.Reserve(t.Context())
-			ok(t, err)
-			ok(t, it.Ack(t.Context()))
-			_, err = q.Take(t.Context())
-			ok(t, err)
-			short, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			_, err = q.Take(short)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-		},
-		"barrier": func(t *testing.T, c *protocol.Client, path string) {
-			b := barrier.New(c, path)
-			ok(t, b.Set(t.Context()))
-			short, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			require.ErrorIs(t, b.Wait(short), context.DeadlineExceeded)
-			ok(t, b.Remove(t.Context()))
-			ok(t, b.Wait(t.Context()))
-		},
-		"doublebarrier": func(t *testing.T, c *protocol.Client, path string) {
-			ok(t, doublebarrier.New(c, path, 1).Do(t.Context(), func(context.Context, *doublebarrier.Entry) error { return nil }))
-		},
-	} {
-		t.Run(recipe, func(t *testing.T) {
-			recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
-				p := newProbe(t)
-				use(t, server.Client(t, protocol.WithObserver(p)), server.Root(t)+"/a")
-				synctest.Wait()
-				p.requireIdle()
-				require.NotEmpty(t, p.measure()["zkrecipes.wait.duration"])
-			})
-		})
-	}
 }

@@ -26,7 +26,7 @@ type sources struct {
 	all map[*source]struct{}
 }
 
-// A source measures something, and returns a function that reports the result, or nil. It returns
+// A source measures something. It returns a function that reports the result (or nil). It returns
 // soon after ctx has ended.
 type source func(ctx context.Context) (report func(metric.Observer))
 
@@ -70,9 +70,10 @@ func (s *sources) collect(ctx context.Context, m metric.Observer) error {
 	return nil
 }
 
-// ObserveClient measures the client's state, and the remaining trust of its session, whenever
-// metrics are collected. A client without a session has no trust. The attributes are added to these
-// metrics (if a process has several clients, use them to tell the clients apart).
+// Whenever metrics are collected, ObserveClient measures the client's state, the remaining trust of
+// its session and the size of the session's ephemeral nodes. A client without a session has no
+// trust. The attributes are added to these metrics (if a process has several clients, use them to
+// tell the clients apart).
 //
 // A collection reads clocks and sends nothing. The measurements go on until stop is called, even
 // after the client was closed. The only possible error is a nil client.
@@ -103,6 +104,7 @@ func (o *Observer) ObserveClient(c *protocol.Client, attributes ...attribute.Key
 			}
 			m.ObserveFloat64(o.trust, max(0, time.Until(s.Deadline())).Seconds(), own)
 			m.ObserveFloat64(o.timeout, s.Timeout().Seconds(), own)
+			m.ObserveInt64(o.ephemeral, int64(s.EphemeralBytes()), own)
 		}
 	}), nil
 }

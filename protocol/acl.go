@@ -8,22 +8,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/session"
 )
 
-// WithACL creates all nodes with this ACL, which must not be empty.
+// WithACL creates all nodes with this ACL. An empty ACL is an error. The ACL of a node that exists
+// already does not change.
 //
-// Without it and [WithACLFor], new nodes of a client that has credentials of [WithAuth] grant all
-// permissions to their identities, and none to others. Those of a client without one grant all
-// permissions to world:anyone, as [zk.WorldACL] of [zk.PermAll] does.
-//
-// So WithACL(zk.WorldACL(zk.PermAll)) opens the nodes of a client that has a credential. The
-// following lets others read them, which Contenders, List and zkr ps need:
+// By default, the new nodes of a client with a credential of [WithAuth] grant all permissions to
+// its identities and none to others. New nodes of a client without a credential are open to all. So
+// WithACL(zk.WorldACL(zk.PermAll)) opens the nodes of a client with a credential. The following ACL
+// lets others read them (which Contenders, List and zkr ps need):
 //
 //	protocol.WithACL(append(zk.DigestACL(zk.PermAll, "alice", "secret"), zk.WorldACL(zk.PermRead)...))
 //
-// [zk.AuthACL] stands for every identity of the connection. Beside a credential there may be more of
-// them than you think: everybody who presents the same client certificate has that one, too.
-//
-// The ACL of a node does not change when the node exists already. The server evaluates it for each
-// request: an identity that may create children of a recipe's path may enter its line.
+// [zk.AuthACL] stands for every identity of the connection. That can be more than you think: all
+// who present the same client certificate share its identity.
 func WithACL(acl []zk.ACL) Option {
 	return option(func(_ *Client, v *session.View) error {
 		if len(acl) == 0 {
@@ -34,8 +30,8 @@ func WithACL(acl []zk.ACL) Option {
 	})
 }
 
-// WithACLFor creates each node with the ACL that f returns for it, or with the default of [WithACL]
-// if that is empty. It is for parents that several identities share:
+// WithACLFor creates each node with the ACL that f returns for it. If that ACL is empty, the node
+// gets the default. So several identities can share a parent:
 //
 //	protocol.WithACLFor(func(path string) []zk.ACL {
 //		if path == "/locks" {
@@ -44,10 +40,9 @@ func WithACL(acl []zk.ACL) Option {
 //		return nil
 //	})
 //
-// f gets the path as users give it, without the chroot. The name of a sequential node has no number
-// yet. For the chroot and for what is above it, f gets "/". f is called for each node that is to be
-// created, and may be called concurrently. It must return at once, and the same for the same path.
-// If it panics, the call that needs the ACL returns an error.
+// f gets the path as given (without the number of a sequential node). For the chroot and the nodes
+// above it, f gets "/". f must return at once, and the same for the same path. It must be safe for
+// concurrent use. If it panics, the call that needs the ACL returns an error.
 //
 // The last WithACL or WithACLFor counts.
 func WithACLFor(f func(path string) []zk.ACL) Option {

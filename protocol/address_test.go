@@ -16,28 +16,26 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	kernel "github.com/zkrecipes/zkrecipes/internal/session"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
+	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// A town has servers whose names resolve to addresses that change, and counts what it is asked. What
-// is sent to an address that nobody has is dropped.
+// A town has servers whose names resolve to changing addresses, and counts lookups and dials.
+// It drops packets to an address without a server.
 type town struct {
-	mu      sync.Mutex                  // protects what follows
+	mu      sync.Mutex                  // protects the fields below
 	homes   map[string]*embedded.Server // by address
 	names   map[string]string           // addresses by name; a name without one does not resolve
-	mute    map[string]bool             // names whose lookups are not answered
 	dialled []string                    // addresses, in order
-	dialAt  []time.Time
-	lookups []time.Time
+	lookups int
 	conns   map[string][]net.Conn
 }
 
 // newTown has one ensemble, whose servers are zk-0, zk-1 and so on at 10.0.0.1, 10.0.0.2 and so on.
 func newTown(t *testing.T, n int) (_ *town, connect string) {
-	w := &town{homes: map[string]*embedded.Server{}, names: map[string]string{}, mute: map[string]bool{}, conns: map[string][]net.Conn{}}
+	w := &town{homes: map[string]*embedded.Server{}, names: map[string]string{}, conns: map[string][]net.Conn{}}
 	srv := ensembleIn(t)
 	var servers []string
 	for i := range n {
@@ -71,6 +69,29 @@ func (w *town) down() {
 	}
 }
 
+// occupy puts a server at addresses that have no names.
+func (w *town) occupy(srv *embedded.Server, addresses ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, address := range addresses {
+		w.homes[address] = srv
+	}
+}
+
+// rename gives names another address, which may be unresolved or unanswered.
+func (w *town) rename(address string, names ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range names {
+		w.names[name] = address
+	}
+}
+
+const (
+	unresolved = ""
+	unanswered = "lookups get no answer"
+)
+
 func (w *town) leave(address string) {
 	delete(w.homes, address)
 	for _, c := range w.conns[address] {
@@ -80,14 +101,14 @@ func (w *town) leave(address string) {
 
 func (w *town) lookup(ctx context.Context, host string) ([]string, error) {
 	w.mu.Lock()
-	w.lookups = append(w.lookups, time.Now())
-	address, mute := w.names[host], w.mute[host]
+	w.lookups++
+	address := w.names[host]
 	w.mu.Unlock()
-	if mute {
+	switch address {
+	case unanswered:
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}
-	if address == "" {
+	case unresolved:
 		return nil, &net.DNSError{Err: "no such host", Name: host}
 	}
 	return []string{address}, nil
@@ -96,7 +117,7 @@ func (w *town) lookup(ctx context.Context, host string) ([]string, error) {
 func (w *town) dial(ctx context.Context, _, address string, timeout time.Duration) (net.Conn, error) {
 	host, _, _ := net.SplitHostPort(address)
 	w.mu.Lock()
-	w.dialled, w.dialAt = append(w.dialled, host), append(w.dialAt, time.Now())
+	w.dialled = append(w.dialled, host)
 	srv := w.homes[host]
 	w.mu.Unlock()
 	if srv == nil {
@@ -104,56 +125,38 @@ func (w *town) dial(ctx context.Context, _, address string, timeout time.Duratio
 		case <-time.After(timeout):
 		case <-ctx.Done():
 		}
+
 		return nil, errors.New("i/o timeout")
 	}
+
 	c, err := srv.Dial("tcp", srv.ConnectString(), timeout)
 	if err == nil {
 		w.mu.Lock()
 		w.conns[host] = append(w.conns[host], c)
 		w.mu.Unlock()
 	}
+
 	return c, err
 }
 
-// asked forgets what it was asked, and returns it.
+// asked returns the counts, and resets them.
 func (w *town) asked() (dials, lookups int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	dials, lookups = len(w.dialled), len(w.lookups)
-	w.dialled, w.dialAt, w.lookups = nil, nil, nil
+	dials, lookups = len(w.dialled), w.lookups
+	w.dialled, w.lookups = nil, 0
 	return dials, lookups
 }
 
-func (w *town) client(t *testing.T, connect string, timeout time.Duration) *protocol.Client {
-	c, err := protocol.Connect(t.Context(), connect, protocol.WithSessionTimeout(timeout), protocol.WithNet(w.dial, w.lookup))
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Close() })
-	return c
+func (w *town) client(t *testing.T, servers string, timeout time.Duration) *protocol.Client {
+	return connect(t, servers, protocol.WithSessionTimeout(timeout), protocol.WithNet(w.dial, w.lookup))
 }
 
-// holdNode holds a node of its own.
-func holdNode(t *testing.T, c *protocol.Client, path string) (*recipe.Session, *recipe.Grant) {
-	s := place(t, c, path)
-	stat, err := s.Exists(t.Context(), path)
-	require.NoError(t, err)
-	g, err := recipe.New(c, "test", "/x").NewGrant(t.Context(), s, path, stat.Czxid, func(context.Context, *recipe.Session) error { return nil })
-	require.NoError(t, err)
-	return s, g
-}
-
-// place creates an ephemeral node.
-func place(t *testing.T, c *protocol.Client, path string) *recipe.Session {
-	s, err := recipe.SessionOf(t.Context(), c)
-	require.NoError(t, err)
-	require.NoError(t, s.Create(t.Context(), path, nil, zk.FlagEphemeral))
-	return s
-}
-
-func inTown(t *testing.T, servers int, test func(t *testing.T, w *town, connect string)) {
+func inTown(t *testing.T, n int, test func(t *testing.T, w *town, servers string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w, connect := newTown(t, servers)
-		test(t, w, connect)
+		w, servers := newTown(t, n)
+		test(t, w, servers)
 	})
 }
 
@@ -161,12 +164,13 @@ func inTown(t *testing.T, servers int, test func(t *testing.T, w *town, connect 
 // after the client has connected, and its own server last.
 func TestRollingRestartWithNewAddressesLosesNothing(t *testing.T) {
 	t.Parallel()
+
 	for _, n := range []int{3, 5} {
 		for _, timeout := range []time.Duration{2 * time.Second, 6 * time.Second} {
-			for round := range 5 {
-				inTown(t, n, func(t *testing.T, w *town, connect string) {
-					c := w.client(t, connect, timeout)
-					_, g := holdNode(t, c, "/node")
+			for round := range suite.Size(5, 2) {
+				inTown(t, n, func(t *testing.T, w *town, servers string) {
+					c := w.client(t, servers, timeout)
+					g := suite.Hold(t, c, "/node")
 					w.mu.Lock()
 					mine := w.dialled[len(w.dialled)-1]
 					w.mu.Unlock()
@@ -199,54 +203,45 @@ func TestRollingRestartWithNewAddressesLosesNothing(t *testing.T) {
 // While names do not resolve, a session is resumed at the addresses that they had.
 func TestSessionIsResumedThoughNamesDoNotResolve(t *testing.T) {
 	t.Parallel()
-	for _, mute := range []bool{false, true} {
-		inTown(t, 3, func(t *testing.T, w *town, connect string) {
-			c := w.client(t, connect, 10*time.Second)
-			s, g := holdNode(t, c, "/node")
+
+	for _, address := range []string{unresolved, unanswered} {
+		inTown(t, 3, func(t *testing.T, w *town, servers string) {
+			c := w.client(t, servers, 10*time.Second)
+			s, g := suite.Session(t, c), suite.Hold(t, c, "/node")
 			time.Sleep(time.Hour)
-			srv := w.homes["10.0.0.1"]
-			w.mu.Lock()
-			for name := range w.names {
-				if w.mute[name] = mute; !mute {
-					w.names[name] = ""
-				}
-			}
-			w.mu.Unlock()
-			srv.DropConnections()
+			w.rename(address, "zk-0", "zk-1", "zk-2")
+			w.homes["10.0.0.1"].DropConnections()
 			time.Sleep(time.Minute)
 			require.NoError(t, g.Err())
-			again, err := c.Session(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, s.ID(), again.ID())
+			require.Same(t, s, suite.Session(t, c))
 		})
 	}
 }
 
-// One name that is not answered costs nothing if another one is.
+// A name server that doesn't answer for one name delays no other name, and not Close.
 func TestNameThatIsNotAnsweredDelaysNoOther(t *testing.T) {
 	t.Parallel()
-	inTown(t, 3, func(t *testing.T, w *town, connect string) {
-		w.mute["zk-0"], w.mute["zk-1"] = true, true
+	inTown(t, 3, func(t *testing.T, w *town, servers string) {
+		w.rename(unanswered, "zk-0", "zk-1")
 		began := time.Now()
-		w.client(t, connect, 4*time.Second)
+		c := w.client(t, servers, 4*time.Second)
+		require.NoError(t, c.Close())
 		require.Less(t, time.Since(began), time.Second)
 	})
 }
 
-// The addresses of a dead ensemble belong to another one today, which knows no session of ours.
+// Today another ensemble has the addresses of a dead ensemble. It knows no session of ours.
 func TestClientStaysWithItsEnsemble(t *testing.T) {
 	t.Parallel()
-	inTown(t, 2, func(t *testing.T, w *town, connect string) {
-		c := w.client(t, connect, 10*time.Second)
-		s, g := holdNode(t, c, "/node")
+	inTown(t, 2, func(t *testing.T, w *town, servers string) {
+		c := w.client(t, servers, 10*time.Second)
+		s, g := suite.Session(t, c), suite.Hold(t, c, "/node")
 		home := w.homes["10.0.0.1"]
 		time.Sleep(time.Hour)
 		other := ensembleIn(t)
 		w.down()
-		w.mu.Lock()
-		w.homes["10.0.0.1"], w.homes["10.0.0.2"] = other, other
-		w.names["zk-0"], w.names["zk-1"] = "", ""
-		w.mu.Unlock()
+		w.occupy(other, "10.0.0.1", "10.0.0.2")
+		w.rename(unresolved, "zk-0", "zk-1")
 
 		time.Sleep(2 * time.Second)
 		require.NoError(t, g.Err(), "the other ensemble says that the session is gone")
@@ -256,10 +251,8 @@ func TestClientStaysWithItsEnsemble(t *testing.T) {
 
 		// Without a session there is nothing to resume, and nothing to ask at these addresses.
 		w.down()
-		w.mu.Lock()
-		w.homes["10.0.0.1"], w.homes["10.0.0.2"], w.homes["10.0.3.1"] = other, other, other
-		w.names["zk-0"] = ""
-		w.mu.Unlock()
+		w.occupy(other, "10.0.0.1", "10.0.0.2", "10.0.3.1")
+		w.rename(unresolved, "zk-0")
 		<-g.Done()
 		time.Sleep(time.Hour)
 		require.Error(t, s.Err())
@@ -268,110 +261,61 @@ func TestClientStaysWithItsEnsemble(t *testing.T) {
 	})
 }
 
-// What a client asks for while its ensemble is away for an hour: dials and lookups.
-func TestOutageIsNoHerd(t *testing.T) {
-	t.Parallel()
-	for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second} {
-		inTown(t, 3, func(t *testing.T, w *town, connect string) {
-			c := w.client(t, connect, timeout)
-			w.down()
-			time.Sleep(30 * time.Second)
-			w.asked()
-			time.Sleep(time.Hour)
-			dials, lookups := w.asked()
-			require.Less(t, dials+lookups, 3600/2, "nothing at stake")
-			require.Greater(t, dials, 3600/15)
-			c.Close()
-		})
-	}
-}
-
-// A session that its client has given up must end at the servers, though a proxy on the way passes
-// requests on and hangs up instead of answering.
-func TestLostSessionIsNotKeptAliveBehindABrokenProxy(t *testing.T) {
-	t.Parallel()
-	inTown(t, 1, func(t *testing.T, w *town, connect string) {
-		const timeout = 4 * time.Second
-		c := w.client(t, connect, timeout)
-		_, g := holdNode(t, c, "/node")
-		other, err := recipe.SessionOf(t.Context(), w.client(t, connect, timeout))
-		require.NoError(t, err)
-		w.mu.Lock()
-		kernel.Open(c).Dial = func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
-			conn, err := w.dial(ctx, network, address, timeout)
-			if err != nil {
-				return nil, err
-			}
-			return hangsUp{conn}, nil
-		}
-		w.mu.Unlock()
-		w.homes["10.0.0.1"].DropConnections()
-		<-g.Done()
-		gone, cancel := context.WithTimeout(t.Context(), 4*timeout)
-		defer cancel()
-		_, err = other.WaitNode(gone, "/node", func(*zk.Stat) bool { return false })
-		require.NoError(t, err, "the node of the lost session")
+// A client that waits behind a broken proxy does not keep its place in line for ever. (The proxy
+// passes requests on, and hangs up instead of answering.) Its attempts would prolong the life of
+// its session.
+func TestPlaceInLineIsNotKeptBehindABrokenProxy(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t), srv.Link(t)
+		s, other := suite.Session(t, link.Client(t)), suite.Session(t, srv.Client(t))
+		require.NoError(t, s.Create(t.Context(), path, nil, zk.FlagEphemeral))
+		link.LoseReply(recipestest.OpConnect, 1<<20)
+		srv.Embedded().DropConnections()
+		_, err := other.WaitNode(suite.Within(t, 4*s.Timeout()), path, func(*zk.Stat) bool { return false })
+		require.NoError(t, err, "the place in line")
+		require.NoError(t, s.Err(), "no server has said anything")
+		link.LoseReply(recipestest.OpConnect, 0)
 	})
 }
 
-// hangsUp passes requests on, and hangs up when the answer comes.
-type hangsUp struct{ net.Conn }
-
-func (c hangsUp) Read(p []byte) (int, error) {
-	if _, err := c.Conn.Read(p); err != nil {
-		return 0, err
-	}
-	c.Close()
-	return 0, net.ErrClosed
-}
-
-// One server accepts sessions at what was its neighbour's address, and knows none of ours. The other
-// servers are away, so they are the last to be tried in each round.
+// One server accepts sessions at its neighbour's former address, and knows no session of ours. The
+// other servers are away, so they are the last to be tried in each round.
 func TestExpiryIsBelievedThoughOtherServersAreAway(t *testing.T) {
 	t.Parallel()
-	inTown(t, 3, func(t *testing.T, w *town, connect string) {
-		c := w.client(t, connect, 10*time.Second)
-		s := place(t, c, "/node")
+	inTown(t, 3, func(t *testing.T, w *town, servers string) {
+		c := w.client(t, servers, 10*time.Second)
+		s := suite.Session(t, c)
+		require.NoError(t, s.Create(t.Context(), "/node", nil, zk.FlagEphemeral))
 		mine := w.dialled[len(w.dialled)-1] // the last one of the next round
 
-		// Its transactions must be newer than what the session has seen, or it would say nothing.
+		// Its transactions must be newer than the session's. Otherwise it would say nothing.
 		other := ensembleIn(t)
 		w.move("other", "10.0.9.9", other)
 		ahead := w.client(t, "other:2181", 10*time.Second)
-		for i := range 9 {
-			place(t, ahead, fmt.Sprintf("/node-%d", i))
+
+		for range 9 {
+			suite.Release(t, suite.Hold(t, ahead, "/node"))
 		}
+
 		require.NoError(t, ahead.Close())
 		time.Sleep(time.Second) // names were resolved some time ago
 		w.asked()
 		w.down()
+
 		for i := range 3 {
 			if address := fmt.Sprintf("10.0.0.%d", i+1); address != mine {
-				w.mu.Lock()
-				w.homes[address] = other
-				w.mu.Unlock()
+				w.occupy(other, address)
 				break
 			}
 		}
+
 		cut := time.Now()
 		<-s.Done()
 		require.Less(t, time.Since(cut), 7*time.Second)
 		require.ErrorContains(t, s.Err(), "expired")
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		require.Len(t, w.lookups, 1, "of the one name")
-	})
-}
-
-// A lookup that is not answered does not delay Close.
-func TestCloseDoesNotWaitForNames(t *testing.T) {
-	t.Parallel()
-	inTown(t, 3, func(t *testing.T, w *town, connect string) {
-		w.mute["zk-0"], w.mute["zk-1"] = true, true
-		c := w.client(t, connect, 4*time.Second)
-		began := time.Now()
-		require.NoError(t, c.Close())
-		require.Less(t, time.Since(began), time.Second)
+		require.Equal(t, 1, w.lookups, "of the one name")
 	})
 }
 
@@ -379,7 +323,7 @@ func TestCloseDoesNotWaitForNames(t *testing.T) {
 // first, it waits for the next session, which must not wait for it.
 func TestSessionThatIsLostAtOnceIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
-	inTown(t, 1, func(t *testing.T, w *town, connect string) {
+	inTown(t, 1, func(t *testing.T, w *town, servers string) {
 		srv := w.homes["10.0.0.1"]
 		go func() {
 			time.Sleep(10 * time.Second) // longer than the session timeout
@@ -391,20 +335,19 @@ func TestSessionThatIsLostAtOnceIsFollowedByAnother(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
+
 			switch made++; made {
 			case 1:
 				return &writesOnce{c, 0, w.down}, nil
-			case 3: // after the one over which the loss is noticed
+			case 3: // after the connection that notices the loss
 				c.Close()
 				return nil, errors.New("connection refused")
 			}
+
 			return c, nil
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		c, err := protocol.Connect(ctx, connect, protocol.WithSessionTimeout(4*time.Second), protocol.WithAuth("digest", []byte("alice:secret")),
-			protocol.WithNet(dial, w.lookup))
-		require.NoError(t, err)
+
+		c := connect(t, servers, protocol.WithSessionTimeout(4*time.Second), alice, protocol.WithNet(dial, w.lookup))
 		require.NoError(t, c.Close())
 	})
 }
@@ -424,20 +367,19 @@ func (c *writesOnce) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A resolver of the user's may panic, end its goroutine, and not return. It is called again.
+// A user's resolver can panic, end its goroutine, or hang. The client calls it again.
 func TestResolverThatDoesNotReturn(t *testing.T) {
 	t.Parallel()
+
 	for name, fails := range map[string]func(){
 		"panic": func() { panic("resolver") }, "goexit": runtime.Goexit, "hang": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inTown(t, 1, func(t *testing.T, w *town, connect string) {
+			inTown(t, 1, func(t *testing.T, w *town, servers string) {
 				over := make(chan struct{})
 				var calls atomic.Int32
 				defer close(over)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				c, err := protocol.Connect(ctx, connect, protocol.WithNet(w.dial, func(ctx context.Context, host string) ([]string, error) {
+				c := connect(t, servers, protocol.WithNet(w.dial, func(ctx context.Context, host string) ([]string, error) {
 					if first := calls.Add(1) == 1; first && name == "hang" {
 						<-over
 					} else if first {
@@ -445,9 +387,37 @@ func TestResolverThatDoesNotReturn(t *testing.T) {
 					}
 					return w.lookup(ctx, host)
 				}))
-				require.NoError(t, err)
 				require.NoError(t, c.Close())
 			})
 		})
 	}
+}
+
+// The servers come back without their data, and behind all that the session has seen. They answer
+// nothing else to it, so the client opens another session.
+func TestSessionOfAnEnsembleThatHasLostItsDataEnds(t *testing.T) {
+	t.Parallel()
+	inTown(t, 1, func(t *testing.T, w *town, servers string) {
+		c := w.client(t, servers, 4*time.Second)
+		s := suite.Session(t, c)
+		require.NoError(t, s.Create(t.Context(), "/node", nil, zk.FlagEphemeral))
+		w.down()
+		time.Sleep(time.Minute)
+		w.move("zk-0", "10.0.0.1", ensembleIn(t))
+		<-s.Done()
+		require.NotEqual(t, s.ID(), suite.Session(t, c).ID())
+	})
+}
+
+// A round without a resolved name is followed by a pause, like a round without an answer.
+func TestNamesThatDoNotResolveAreLookedUpOnceARound(t *testing.T) {
+	t.Parallel()
+	inTown(t, 5, func(t *testing.T, w *town, servers string) {
+		clear(w.names)
+		ctx := suite.Within(t, 20*time.Second)
+		_, err := protocol.Connect(ctx, servers, protocol.WithNet(w.dial, w.lookup))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, lookups := w.asked()
+		require.Less(t, lookups, 5*80)
+	})
 }

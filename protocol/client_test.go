@@ -1,14 +1,15 @@
 package protocol_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +18,12 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 // noNetwork is a dialer that fails the test.
@@ -32,197 +36,67 @@ func noNetwork(t *testing.T) protocol.ConnectOption {
 
 func TestBadArgumentsOfConnectAreErrorsBeforeAnyIO(t *testing.T) {
 	t.Parallel()
-	for _, connectString := range []string{"", ",", "zk,", "zk:0", "zk:99999", "zk/a//b", "zk/../a", "zk/a\x00"} {
-		_, err := protocol.Connect(t.Context(), connectString, noNetwork(t))
-		require.Error(t, err, "%q", connectString)
-	}
+
 	_, err := protocol.Connect(t.Context(), "a:b:c", noNetwork(t))
 	require.ErrorContains(t, err, "too many colons")
-	for name, o := range map[string]protocol.ConnectOption{
-		"nil":               nil,
-		"no timeout":        protocol.WithSessionTimeout(0),
-		"short timeout":     protocol.WithSessionTimeout(time.Microsecond),
-		"negative timeout":  protocol.WithSessionTimeout(-time.Second),
-		"long timeout":      protocol.WithSessionTimeout(1 << 62),
-		"nil dialer":        protocol.WithDialer(nil),
-		"nil resolver":      protocol.WithResolver(nil),
-		"no scheme":         protocol.WithAuth("", []byte("user:password")),
-		"nil listener":      protocol.WithStateListener(nil),
-		"empty ACL":         protocol.WithACL(nil),
-		"nil back-off":      protocol.WithBackOff(nil),
-		"nil logger":        protocol.WithLogger(nil),
-		"nil observer":      protocol.WithObserver(nil),
-		"several, one nil":  protocol.WithLogger(nil),
-		"nil logger option": protocol.Option(nil),
-	} {
-		_, err := protocol.Connect(t.Context(), "zk", noNetwork(t), o)
-		require.Error(t, err, name)
-	}
-}
-
-func TestConnectDoesNothingForAContextThatHasEnded(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("never mind"))
-	_, err := protocol.Connect(ctx, "zk", noNetwork(t))
+	_, err = protocol.Connect(ended, "zk", noNetwork(t))
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "never mind")
-}
 
-func TestConnectBlocksUntilItsContextEndsWhereNothingListens(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link := srv.Link(t)
-		link.Cut()
-		begin := time.Now()
-		_, err := protocol.Connect(within(t, 5*time.Second), srv.ConnectString(), protocol.WithDialer(link.Dial))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, syscall.ECONNREFUSED)
-		require.ErrorContains(t, err, srv.ConnectString())
-		require.InDelta(t, 5, time.Since(begin).Seconds(), 0.1)
-		require.Empty(t, ourGoroutines())
-	})
-}
-
-func TestConnectKeepsItsDeadlineAtASilentServer(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link := srv.Link(t)
-		link.Stall()
-		for _, timeout := range []time.Duration{time.Second, 40 * time.Second} {
-			begin := time.Now()
-			_, err := protocol.Connect(within(t, 500*time.Millisecond), srv.ConnectString(),
-				protocol.WithDialer(link.Dial), protocol.WithSessionTimeout(timeout))
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.InDelta(t, 0.5, time.Since(begin).Seconds(), 0.1)
-		}
-	})
-}
-
-func TestConnectSucceedsAsSoonAsThereIsAServer(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		for _, fault := range []func(*recipestest.Link){(*recipestest.Link).Cut, (*recipestest.Link).Stall} {
-			link := srv.Link(t)
-			fault(link)
-			time.AfterFunc(15*time.Second, link.Heal)
-			begin := time.Now()
-			connect(t, srv.ConnectString(), protocol.WithDialer(link.Dial))
-			require.Less(t, time.Since(begin), 19*time.Second)
-		}
-	})
-}
-
-func TestConnectTriesEveryServer(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		mute, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer mute.Close()
-		servers := "127.0.0.1:1," + mute.Addr().String() + "," + srv.ConnectString()
-		for range 3 { // for the mute one alone zk.Conn would have forty seconds
-			session(t, connect(t, servers, protocol.WithDialer(srv.Dial), protocol.WithSessionTimeout(6*time.Second)))
-		}
-	})
-}
-
-func TestGrantedTimeoutIsTheServers(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		for asked, granted := range map[time.Duration]time.Duration{
-			time.Millisecond: time.Second,
-			3 * time.Second:  3 * time.Second,
-			time.Hour:        10 * time.Second,
-		} {
-			c := srv.Client(t, protocol.WithSessionTimeout(asked))
-			require.Equal(t, granted, session(t, c).Timeout())
-		}
-	})
-}
-
-func TestChrootIsInFrontOfPathsAndCreatedOnDemand(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		root := srv.Root(t)
-		c := connect(t, srv.ConnectString()+root+"/app/x", protocol.WithDialer(srv.Dial))
-		s := session(t, c)
-		require.True(t, strings.HasSuffix(s.Path("/a"), root+"/app/x/a"))
-		require.Equal(t, s.Path("/a"), s.Path("/")+"/a")
-
-		other := srv.Client(t)
-		require.False(t, exists(t, other, root), "Connect creates nothing")
-		created, err := s.EnsurePath(lasting(t), "/a/b")
-		require.NoError(t, err)
-		require.True(t, created)
-		created, err = s.EnsurePath(lasting(t), "/a/b")
-		require.NoError(t, err)
-		require.False(t, created)
-		require.True(t, exists(t, other, root+"/app/x/a/b"))
-		created, err = s.EnsurePath(lasting(t), "/")
-		require.NoError(t, err)
-		require.False(t, created)
-
-		g := hold(t, c, "/lock")
-		require.True(t, exists(t, other, root+"/app/x/lock/"+g.Node()))
-		require.NoError(t, g.Release(lasting(t)))
-	})
+	for want, o := range map[string]protocol.ConnectOption{
+		"nil option":                      nil,
+		"connect: nil option":             protocol.Option(nil),
+		"timeout 0s out of range":         protocol.WithSessionTimeout(0),
+		"timeout 1µs out of range":        protocol.WithSessionTimeout(time.Microsecond),
+		"timeout -1s out of range":        protocol.WithSessionTimeout(-time.Second),
+		"timeout 1281023h53m38.4":         protocol.WithSessionTimeout(1 << 62),
+		"nil dialer":                      protocol.WithDialer(nil),
+		"nil resolver":                    protocol.WithResolver(nil),
+		"empty auth scheme":               protocol.WithAuth("", []byte("user:password")),
+		"has no SASL":                     protocol.WithAuth("sasl", nil),
+		"nil state listener":              protocol.WithStateListener(nil),
+		"empty ACL":                       protocol.WithACL(nil),
+		"nil function for ACLs":           protocol.WithACLFor(nil),
+		"nil back-off":                    protocol.WithBackOff(nil),
+		"nil logger":                      protocol.WithLogger(nil),
+		"nil observer":                    protocol.WithObserver(nil),
+		"request limit -1 out of range":   protocol.WithRequestLimit(-1),
+		"request limit 1023 out of range": protocol.WithRequestLimit(1023),
+		"request limit 1073741824 out of": protocol.WithRequestLimit(1 << 30),
+		"owner data of 1025 bytes":        protocol.WithOwnerData(make([]byte, 1025)),
+	} {
+		_, err := protocol.Connect(t.Context(), "zk", noNetwork(t), o)
+		require.ErrorContains(t, err, want)
+	}
 }
 
 func TestChrootThatMustExistIsNotCreated(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		dial := func() (*protocol.Client, error) {
-			return protocol.Connect(lasting(t), srv.ConnectString()+root+"/app", protocol.WithDialer(srv.Dial), protocol.WithExistingChroot())
+			return protocol.Connect(suite.Lasting(t), srv.ConnectString()+root+"/app", protocol.WithDialer(srv.Dial), protocol.WithExistingChroot())
 		}
+
 		_, err := dial()
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		require.ErrorContains(t, err, root+"/app")
-		require.False(t, exists(t, srv.Client(t), root))
+		require.False(t, suite.Exists(t, srv.Client(t), root))
 
-		_, err = session(t, srv.Client(t)).EnsurePath(lasting(t), root+"/app")
-		require.NoError(t, err)
+		suite.Ensure(t, suite.Session(t, srv.Client(t)), root+"/app")
 		c, err := dial()
 		require.NoError(t, err)
 		defer c.Close()
-		release(t, hold(t, c, "/line"))
+		suite.Release(t, suite.Hold(t, c, "/line"))
 
-		// Somebody deletes it later.
-		s := session(t, srv.Client(t))
-		require.NoError(t, s.Delete(lasting(t), root+"/app/line", -1))
-		require.NoError(t, s.Delete(lasting(t), root+"/app", -1))
-		_, err = lineAt(c, "/line").Enter(lasting(t), request)
+		// An operator deletes it later.
+		s := suite.Session(t, srv.Client(t))
+		require.NoError(t, s.Delete(suite.Lasting(t), root+"/app/line", -1))
+		require.NoError(t, s.Delete(suite.Lasting(t), root+"/app", -1))
+		_, err = suite.LineAt(c, "/line").Enter(suite.Lasting(t), suite.Request)
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		require.ErrorContains(t, err, root+"/app")
-	})
-}
-
-func TestWithoutAChrootPathsStayAsTheyAre(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		s := session(t, srv.Client(t))
-		require.Equal(t, "/", s.Path("/"))
-		require.Equal(t, "/a/b", s.Path("/a/b"))
-	})
-}
-
-func TestEnsurePathCreatesWhatVanishesMeanwhile(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		s, root := session(t, srv.Client(t)), srv.Root(t)
-		vandal := session(t, srv.Client(t))
-		stop := make(chan struct{})
-		done := later(func() error {
-			for {
-				select {
-				case <-stop:
-					return nil
-				default:
-					vandal.Conn().Delete(vandal.Path(root+"/a"), -1)
-					vandal.Conn().Delete(vandal.Path(root), -1)
-				}
-			}
-		})
-		for range 50 {
-			_, err := s.EnsurePath(lasting(t), root+"/a/b")
-			require.NoError(t, err)
-			if err := s.Conn().Delete(s.Path(root+"/a/b"), -1); !errors.Is(err, zk.ErrNoNode) {
-				require.NoError(t, err)
-			}
-		}
-		close(stop)
-		require.NoError(t, wait(t, done))
 	})
 }
 
@@ -232,24 +106,26 @@ var (
 )
 
 func TestCredentialsAndACLsOutliveConnectionsAndSessions(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		link, root, seen := srv.Link(t), srv.Root(t), make(states, 9)
-		c, other := link.Client(t, alice, aliceOnly, seen.option()), session(t, srv.Client(t))
-		first := session(t, c)
-		_, err := first.EnsurePath(lasting(t), root+"/own")
-		require.NoError(t, err)
+		c, other := link.Client(t, alice, aliceOnly, seen.option()), suite.Session(t, srv.Client(t))
+		first := suite.Session(t, c)
+		suite.Ensure(t, first, root+"/own")
 		requireOurs := func() {
 			t.Helper()
-			s := session(t, c)
-			_, err := recipe.Do(lasting(t), s, func(conn *zk.Conn) (*zk.Stat, error) {
+			s := suite.Session(t, c)
+			_, err := recipe.Do(suite.Lasting(t), s, func(conn *zk.Conn) (*zk.Stat, error) {
 				return conn.Set(s.Path(root+"/own"), []byte("mine"), -1)
 			})
+
 			require.NoError(t, err)
 			_, _, err = other.Conn().Get(other.Path(root + "/own"))
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 		}
+
 		requireOurs()
 		seen.require(t, protocol.Connected)
+
 		for range 3 {
 			link.Cut()
 			seen.require(t, protocol.Suspended)
@@ -257,19 +133,20 @@ func TestCredentialsAndACLsOutliveConnectionsAndSessions(t *testing.T) {
 			seen.require(t, protocol.Connected)
 			requireOurs()
 		}
-		require.Equal(t, first, session(t, c))
+
+		require.Equal(t, first, suite.Session(t, c))
 		srv.ExpireSession(first.ID())
-		wait(t, first.Done())
+		suite.Wait(t, first.Done())
 		requireOurs()
-		s := session(t, c)
+		s := suite.Session(t, c)
 		require.NotEqual(t, first.ID(), s.ID())
 		require.NoError(t, s.Conn().Delete(s.Path(root+"/own"), -1), "which the owner alone may do")
 	})
 }
 
 func TestRefusedCredentialFailsConnect(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		_, err := protocol.Connect(lasting(t), srv.ConnectString(), protocol.WithDialer(srv.Dial), alice,
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+		_, err := protocol.Connect(suite.Lasting(t), srv.ConnectString(), protocol.WithDialer(srv.Dial), alice,
 			protocol.WithAuth("no-such-scheme", []byte("secret")))
 		require.ErrorIs(t, err, zk.ErrAuthFailed)
 		require.ErrorContains(t, err, "no-such-scheme")
@@ -277,328 +154,297 @@ func TestRefusedCredentialFailsConnect(t *testing.T) {
 	})
 }
 
-// TestCredentialRefusedLaterIsTriedAgain ends the session while the servers refuse the credential.
+// TestCredentialRefusedLaterIsTriedAgain ends the session while the servers refuse the credential,
+// and later closes the client during such a time.
 func TestCredentialRefusedLaterIsTriedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		var refused atomic.Bool
 		var attempts atomic.Int32
 		seen := make(states, 9)
-		c := srv.Client(t, alice, seen.option(), protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-			conn, err := srv.Dial(network, address, timeout)
-			if refused.Load() {
-				attempts.Add(1)
-				conn = misspelling{conn}
+		c := srv.Client(t, alice, seen.option(), suite.Over(srv.Dial, func(conn net.Conn) suite.Wire {
+			if !refused.Load() {
+				return suite.Wire{Conn: conn}
 			}
-			return conn, err
+			attempts.Add(1)
+			return misspelling(conn)
 		}))
 		seen.require(t, protocol.Connected)
 		refused.Store(true)
-		srv.ExpireSession(session(t, c).ID())
+		endSessions(t, srv, c, 1)
 		seen.require(t, protocol.Suspended, protocol.Lost)
-		_, err := c.Session(within(t, time.Minute))
+		_, err := c.Session(suite.Within(t, time.Minute))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, zk.ErrAuthFailed)
 		require.Less(t, attempts.Load(), int32(30), "attempts in a minute, at intervals of ten seconds")
 		refused.Store(false)
 		begin := time.Now()
-		s := session(t, c)
+		s := suite.Session(t, c)
 		require.LessOrEqual(t, time.Since(begin), s.Timeout()+time.Second)
 		seen.require(t, protocol.Connected)
-	})
-}
 
-// TestCredentialsAreSentAgainOverAConnectionThatFailsToWrite is what blocks zk.Conn for ever, if it
-// gets to see it.
-func TestCredentialsAreSentAgainOverAConnectionThatFailsToWrite(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		for failing := 1; failing <= 4; failing++ {
-			var dials atomic.Int32
-			c := srv.Client(t, alice, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-				conn, err := srv.Dial(network, address, timeout)
-				if n := dials.Add(1); n > 1 && n < 5 {
-					conn = &failingConn{Conn: conn, writes: failing}
-				}
-				return conn, err
-			}))
-			s := session(t, c)
-			for range 3 {
-				srv.Embedded().DropConnections()
-				require.False(t, exists(t, c, "/nothing"))
-			}
-			require.Equal(t, s, session(t, c))
-		}
-	})
-}
-
-// A failingConn fails to write after some writes.
-type failingConn struct {
-	net.Conn
-	writes int
-}
-
-func (c *failingConn) Write(b []byte) (int, error) {
-	if c.writes--; c.writes < 0 {
-		return 0, errors.New("injected")
-	}
-	return c.Conn.Write(b)
-}
-
-func TestCutKeepsTheSessionAndWhatItHolds(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		link, root, seen := srv.Link(t), srv.Root(t), make(states, 9)
-		c := link.Client(t, seen.option())
-		s := session(t, c)
-		g := hold(t, c, root)
-		seen.require(t, protocol.Connected)
-		for range 5 {
-			link.Cut()
-			seen.require(t, protocol.Suspended)
-			require.NoError(t, s.Err())
-			require.NoError(t, g.Err())
-			link.Heal()
-			seen.require(t, protocol.Connected)
-		}
-		require.Equal(t, s, session(t, c))
-		require.NoError(t, g.Err())
-		require.True(t, exists(t, c, root+"/"+g.Node()))
-		require.NoError(t, g.Release(lasting(t)))
-	})
-}
-
-func TestListenersGetEveryStateInOrder(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		one, two := make(states, 9), make(states, 9)
-		c := srv.Client(t, one.option(), two.option())
-		s := session(t, c)
-		srv.ExpireSession(s.ID())
-		wait(t, s.Done())
-		session(t, c)
-		for _, seen := range []states{one, two} {
-			seen.require(t, protocol.Connected, protocol.Suspended, protocol.Lost, protocol.Connected)
-		}
-		require.NoError(t, closed(c))
-		one.require(t, protocol.Closed)
-		two.require(t, protocol.Closed)
-		require.Empty(t, one)
-	})
-}
-
-func TestStateIsThatOfTheSession(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link, seen := srv.Link(t), make(states, 9)
-		c := link.Client(t, seen.option())
-		hold(t, c, srv.Root(t))
-		require.Equal(t, protocol.Connected, c.State())
-		seen.require(t, protocol.Connected)
-
-		link.Cut()
-		seen.require(t, protocol.Suspended)
-		require.Equal(t, protocol.Suspended, c.State())
-		require.Equal(t, protocol.Suspended, c.With(protocol.WithACL(zk.WorldACL(zk.PermRead))).State())
-		seen.require(t, protocol.Lost)
-		require.Equal(t, protocol.Lost, c.State())
-
-		link.Heal()
-		session(t, c)
-		require.Equal(t, protocol.Connected, c.State())
-		require.NoError(t, closed(c))
-		require.Equal(t, protocol.Closed, c.State())
-	})
-}
-
-func TestSessionsThatEndAtOnceAreNotOpenedWithoutAPause(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		c := srv.Client(t)
-		began, s := time.Now(), session(t, c)
-		for range 20 {
-			srv.ExpireSession(s.ID())
-			wait(t, s.Done())
-			s = session(t, c)
-		}
-		require.Greater(t, time.Since(began), s.Timeout()/2)
-		require.Less(t, time.Since(began), 2*s.Timeout())
-	})
-}
-
-// endSessions ends sessions, so that the pauses before the next ones become long.
-func endSessions(t *testing.T, srv *recipestest.Server, c *protocol.Client, sessions int) {
-	for range sessions {
-		s := session(t, c)
-		srv.ExpireSession(s.ID())
-		wait(t, s.Done())
-	}
-}
-
-func TestPauseIsShortAfterASessionThatHasLasted(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		c := srv.Client(t)
-		endSessions(t, srv, c, 11)
-		require.Greater(t, took(func() { session(t, c) }), 100*time.Millisecond)
-		time.Sleep(session(t, c).Timeout() + time.Second)
-		endSessions(t, srv, c, 1)
-		require.Less(t, took(func() { session(t, c) }), 20*time.Millisecond)
-	})
-}
-
-func TestCloseDuringThePauseBeforeASessionEndsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link := srv.Link(t)
-		c := link.Client(t)
-		endSessions(t, srv, c, 10)
-		synctest.Wait()
-		before := link.Count(recipestest.OpConnect)
-		require.Zero(t, took(func() { require.NoError(t, c.Close()) }))
-		require.Empty(t, strings.Join(ourGoroutines(), "\n\n"))
-		require.Equal(t, before, link.Count(recipestest.OpConnect))
-	})
-}
-
-func TestCloseDuringThePauseAfterARefusedCredentialEndsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		var refused atomic.Bool
-		c := srv.Client(t, alice, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-			conn, err := srv.Dial(network, address, timeout)
-			if refused.Load() {
-				conn = misspelling{conn}
-			}
-			return conn, err
-		}))
-		s := session(t, c)
 		refused.Store(true)
 		endSessions(t, srv, c, 1)
 		time.Sleep(s.Timeout() / 2) // the pause lasts for a timeout
 		synctest.Wait()
 		require.Zero(t, took(func() { require.NoError(t, c.Close()) }))
-		require.Empty(t, strings.Join(ourGoroutines(), "\n\n"))
+		require.Empty(t, ourGoroutines(t))
 	})
 }
 
-func TestListenerMayCallTheClientAndCloseIt(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		var c *protocol.Client
-		begun, first, last := make(chan struct{}), make(chan error, 1), make(chan error, 1)
-		c = srv.Client(t, protocol.WithStateListener(func(state protocol.State) {
-			switch state {
-			case protocol.Connected:
-				<-begun // c is set
-				s, err := recipe.SessionOf(context.Background(), c)
-				if err == nil {
-					_, err = recipe.Do(context.Background(), s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
+// TestCredentialsAreSentAgainOverAConnectionThatFailsToWrite has writes fail that would block
+// zk.Conn for ever if it saw them.
+func TestCredentialsAreSentAgainOverAConnectionThatFailsToWrite(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for failing := 1; failing <= 4; failing++ {
+			var dials atomic.Int32
+			c := srv.Client(t, alice, suite.Over(srv.Dial, func(conn net.Conn) suite.Wire {
+				if n := dials.Add(1); n == 1 || n >= 5 {
+					return suite.Wire{Conn: conn}
 				}
-				first <- errors.Join(err, closed(c))
-			case protocol.Closed:
-				c.Close() // returns what the first one does
-				last <- nil
+				writes := 0
+				return suite.Wire{Conn: conn, OnWrite: func(p []byte) (int, error) {
+					if writes++; writes > failing {
+						return 0, errFaulty
+					}
+					return conn.Write(p)
+				}}
+			}))
+			s := suite.Session(t, c)
+
+			for range 3 {
+				srv.Embedded().DropConnections()
+				require.False(t, suite.Exists(t, c, "/nothing"))
 			}
-		}))
-		close(begun)
-		require.NoError(t, wait(t, first))
-		require.NoError(t, wait(t, last))
+
+			require.Equal(t, s, suite.Session(t, c))
+		}
 	})
 }
 
-func TestExpiredSessionRunsNothingInTheNext(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		link, root := srv.Link(t), srv.Root(t)
-		c := link.Client(t)
-		old := session(t, c)
-		g := hold(t, c, root)
+func TestListenersGetEveryStateInOrder(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, one, two := srv.Link(t), make(states, 9), make(states, 9)
+		c := link.Client(t, one.option(), two.option())
+		suite.Hold(t, c, srv.Root(t))
+		comes := func(state protocol.State) {
+			t.Helper()
+			one.require(t, state)
+			require.Equal(t, state, c.State())
+			require.Equal(t, state, c.With(protocol.WithACL(zk.WorldACL(zk.PermRead))).State())
+		}
+
+		comes(protocol.Connected)
 		link.Cut()
-		requireSoon(t, func() bool { return old.Conn().State() != zk.StateHasSession }, "suspended")
-
-		// More than zk.Conn queues, and both ways to ask for something.
-		var calls sync.WaitGroup
-		errs := make(chan error, 40)
-		for i := range 20 {
-			node := root + "/zombie" + string(rune('a'+i))
-			calls.Go(func() { _, err := create(old, node, zk.FlagEphemeral)(old.Conn()); errs <- err })
-			calls.Go(func() {
-				_, err := recipe.Do(context.Background(), old, create(old, node, zk.FlagEphemeral))
-				errs <- err
-			})
-		}
-		srv.ExpireSession(old.ID())
+		comes(protocol.Suspended)
+		comes(protocol.Lost)
 		link.Heal()
-		wait(t, old.Done())
-		calls.Wait()
-		close(errs)
-		for err := range errs {
-			require.Error(t, err)
-		}
-		require.ErrorIs(t, old.Err(), protocol.ErrLost)
-		require.ErrorIs(t, g.Err(), protocol.ErrLost)
-		_, err := recipe.Do(t.Context(), old, func(*zk.Conn) (int, error) { t.Error("called"); return 0, nil })
-		require.ErrorIs(t, err, protocol.ErrLost)
+		suite.Session(t, c)
+		comes(protocol.Connected)
+		require.NoError(t, c.Close())
+		comes(protocol.Closed)
 
-		next := session(t, c)
-		require.NotEqual(t, old.ID(), next.ID())
-		children, _, err := next.Conn().Children(next.Path(root))
-		if !errors.Is(err, zk.ErrNoNode) { // an empty container may be gone
-			require.NoError(t, err)
-		}
-		require.Empty(t, children)
-		require.NoError(t, next.Err())
+		require.Empty(t, one)
+		two.require(t, protocol.Connected, protocol.Suspended, protocol.Lost, protocol.Connected, protocol.Closed)
 	})
 }
 
-func TestAnswersMoveTheDeadline(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link, root := srv.Link(t), srv.Root(t)
+// endSessions ends sessions one after the other.
+func endSessions(t *testing.T, srv *recipestest.Server, c *protocol.Client, sessions int) {
+	for range sessions {
+		s := suite.Session(t, c)
+		srv.ExpireSession(s.ID())
+		suite.Wait(t, s.Done())
+	}
+}
+
+// The pause before the next session grows, and becomes short again after a session that has lasted.
+// Close doesn't wait for its end.
+func TestSessionsThatEndAtOnceAreNotOpenedWithoutAPause(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
 		c := link.Client(t)
-		s := session(t, c)
-		for range 30 {
-			time.Sleep(time.Second)
-			require.Greater(t, time.Until(s.Deadline()), s.Timeout()/2, "nothing is held")
-		}
-		g := hold(t, c, root)
-		require.Greater(t, time.Until(s.Deadline()), s.Timeout()/4, "the last ping may be a third old, and a third not reported")
-		time.Sleep(s.Timeout() / 2)
-		for range 300 {
-			time.Sleep(100 * time.Millisecond)
-			require.GreaterOrEqual(t, time.Until(s.Deadline()), s.Timeout()*5/12)
-			require.LessOrEqual(t, time.Until(s.Deadline()), s.Timeout()*2/3)
-		}
-		require.NoError(t, g.Release(lasting(t)))
+		timeout := suite.Session(t, c).Timeout()
+		taken := took(func() { endSessions(t, srv, c, 20) })
+		require.Greater(t, taken, timeout/2)
+		require.Less(t, taken, 2*timeout)
+		require.Greater(t, took(func() { suite.Session(t, c) }), 100*time.Millisecond)
+
+		time.Sleep(timeout + time.Second)
+		endSessions(t, srv, c, 1)
+		require.Less(t, took(func() { suite.Session(t, c) }), 20*time.Millisecond)
+
+		endSessions(t, srv, c, 10)
+		synctest.Wait()
+		before := link.Count(recipestest.OpConnect)
+		require.Zero(t, took(func() { require.NoError(t, c.Close()) }))
+		require.Empty(t, ourGoroutines(t))
+		require.Equal(t, before, link.Count(recipestest.OpConnect))
 	})
 }
 
 func TestWithSharesTheSessionsAndTheirEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c := srv.Client(t)
 		view := c.With(protocol.WithACL(zk.WorldACL(zk.PermRead)), protocol.WithLogger(slog.New(slog.DiscardHandler)),
 			protocol.WithBackOff(func() backoff.BackOff { return backoff.NewConstantBackOff(time.Second) }))
-		require.Equal(t, session(t, c).ID(), session(t, view).ID())
-		require.Same(t, session(t, view), session(t, view))
+		require.Equal(t, suite.Session(t, c).ID(), suite.Session(t, view).ID())
+		require.Same(t, suite.Session(t, view), suite.Session(t, view))
 		require.NoError(t, view.Close())
 		_, err := c.Session(t.Context())
 		require.ErrorIs(t, err, protocol.ErrClosed)
 	})
 }
 
-func TestWithOfNoClientIsReportedByTheFirstOperation(t *testing.T) {
-	t.Parallel()
-	for _, c := range []*protocol.Client{nil, new(protocol.Client)} {
-		view := c.With(protocol.WithLogger(slog.Default()), protocol.WithACL(nil))
-		_, err := view.Session(t.Context())
-		require.ErrorContains(t, err, "Connect")
-		_, err = lineAt(view, "/line").Enter(t.Context(), request)
-		require.ErrorContains(t, err, "Connect")
-	}
+func TestBadViewIsReportedByTheFirstOperation(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, root := srv.Client(t), srv.Root(t)
+		sound := protocol.WithLogger(slog.Default())
+
+		for _, bad := range []struct {
+			view *protocol.Client
+			says string
+		}{
+			{(*protocol.Client)(nil).With(sound), "Connect"},
+			{new(protocol.Client).With(sound), "Connect"},
+			{c.With(nil), "nil option"},
+			{c.With(protocol.WithACL(nil)), "empty ACL"},
+			{c.With(protocol.WithBackOff(nil)), "nil back-off"},
+			{c.With(protocol.WithLogger(nil)), "nil logger"},
+			{c.With(protocol.WithObserver(nil)), "nil observer"},
+		} {
+			l := suite.LineAt(bad.view, root)
+			_, errOfSession := bad.view.Session(t.Context())
+			_, errOfEnter := l.Enter(t.Context(), suite.Request)
+			_, errOfList := l.Contenders(t.Context())
+			for _, err := range []error{errOfSession, errOfEnter, errOfList, l.Break(t.Context(), "lock-0000000001")} {
+				require.ErrorContains(t, err, bad.says)
+			}
+		}
+
+		suite.Release(t, suite.Hold(t, c, root)) // the client itself is sound
+	})
 }
 
-func TestBadOptionOfWithIsReportedByTheFirstOperation(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		c, root := srv.Client(t), srv.Root(t)
-		for _, o := range []protocol.Option{nil, protocol.WithACL(nil), protocol.WithBackOff(nil), protocol.WithLogger(nil), protocol.WithObserver(nil)} {
-			bad := c.With(o)
-			_, err := bad.Session(t.Context())
-			require.Error(t, err)
-			_, err = lineAt(bad, root).Enter(t.Context(), request)
-			require.Error(t, err)
-			_, err = lineAt(bad, root).Contenders(t.Context())
-			require.Error(t, err)
-			require.Error(t, lineAt(bad, root).Break(t.Context(), "lock-0000000001"))
+func TestServersWithoutContainersAreAskedOnce(t *testing.T) {
+	// asked returns how often a client asks for containers in two sessions, and how often it
+	// connects again.
+	asked := func(t *testing.T, srv *recipestest.Server) (requests, connects int) {
+		root, link := srv.Root(t), srv.Link(t)
+		c := link.Client(t)
+		before := link.Count(recipestest.OpConnect)
+
+		for _, path := range []string{root + "/a/b/c", root + "/d/e/f"} {
+			require.NoError(t, suite.Hold(t, c, path).Release(suite.Lasting(t)))
 		}
-		require.NoError(t, hold(t, c, root).Release(lasting(t)), "the client itself is sound")
+
+		return link.Count(recipestest.OpCreateContainer), link.Count(recipestest.OpConnect) - before
+	}
+
+	t.Run("embedded", func(t *testing.T) {
+		suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			var requests, connects int
+			require.Less(t, took(func() { requests, connects = asked(t, srv) }), 200*time.Millisecond)
+			require.Equal(t, 1, requests)
+			require.LessOrEqual(t, connects, 1)
+		}, recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.NoContainers = true }))
+	})
+
+	t.Run("real", func(t *testing.T) {
+		srv := suite.Real(t)
+		if suite.Has(t, srv, suite.Containers) {
+			t.Skipf("ZooKeeper %s has container nodes", srv.Version())
+		}
+
+		requests, connects := asked(t, srv)
+		require.LessOrEqual(t, requests, 2, "the connection may end before the answer is read")
+		require.LessOrEqual(t, connects, requests)
+	})
+}
+
+// New nodes are for the identities of the credentials that were given, and for no other identity of
+// the connection.
+func TestNewNodesAreForTheGivenIdentitiesAlone(t *testing.T) {
+	srv := recipestest.Start(t)
+	aclOf := func(c *protocol.Client, path string) []zk.ACL {
+		s := suite.Session(t, c)
+		require.NoError(t, s.Create(suite.Lasting(t), path, nil, 0))
+		acl, _, err := s.Conn().GetACL(s.Path(path))
+		require.NoError(t, err)
+		return acl
+	}
+
+	root := srv.Root(t)
+	suite.Ensure(t, suite.Session(t, srv.Client(t)), root)
+	alice, bob := zk.DigestACL(zk.PermAll, "alice", "se:cret"), zk.DigestACL(zk.PermAll, "bob", "")
+	asAlice, asBob := protocol.WithAuth("digest", []byte("alice:se:cret")), protocol.WithAuth("digest", []byte("bob:"))
+
+	require.Equal(t, alice, aclOf(srv.Client(t, asAlice), root+"/one"))
+	require.Equal(t, append(alice, bob...), aclOf(srv.Client(t, asAlice, asBob), root+"/two"))
+	require.Equal(t, alice, aclOf(srv.Client(t, asAlice, protocol.WithAuth("ip", nil)), root+"/address"))
+	require.Equal(t, zk.WorldACL(zk.PermAll), aclOf(srv.Client(t, protocol.WithAuth("ip", nil)), root+"/open"))
+
+	// The connection has another identity (a shared certificate, for example).
+	c := srv.Client(t, asAlice)
+	require.NoError(t, suite.Session(t, c).Conn().AddAuth("digest", []byte("shared:certificate")))
+	require.Equal(t, alice, aclOf(c, root+"/beside"))
+
+	// It is not this credential that the server knows the connection by.
+	link := srv.Link(t)
+	link.Fail(recipestest.OpWhoAmI, "", int32(zkwire.CodeUnimplemented), 1)
+	other := []protocol.ConnectOption{accepting(link), protocol.WithAuth("other", nil)}
+	for range 2 {
+		_, err := protocol.Connect(suite.Lasting(t), srv.ConnectString(), other...)
+		require.ErrorContains(t, err, "give WithACL")
+	}
+	given := link.Client(t, append(other, protocol.WithACL(alice))...)
+	require.NoError(t, given.Close())
+}
+
+// accepting is a way through link on which the server takes any credential for an address.
+func accepting(link *recipestest.Link) protocol.ConnectOption {
+	return suite.Writing(link, func(conn net.Conn, p []byte) (int, error) {
+		frame := bytes.Replace(p, []byte("\x00\x00\x00\x05other"), []byte("\x00\x00\x00\x02ip"), 1)
+		binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+		_, err := conn.Write(frame)
+		return len(p), err
+	})
+}
+
+// A back-off, an ACL function or a dialer that panics, ends its goroutine or returns nil ends the
+// call that needs it with an error, and no other.
+func TestFailingFunctionIsAnErrorWithAName(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, broken := srv.Root(t), srv.Link(t)
+		c := broken.Client(t)
+
+		for want, option := range map[string]protocol.Option{
+			"back-off is nil":               protocol.WithBackOff(func() backoff.BackOff { return nil }),
+			"back-off panicked: x":          protocol.WithBackOff(func() backoff.BackOff { panic("x") }),
+			"ACL function panicked: x":      protocol.WithACLFor(func(string) []zk.ACL { panic("x") }),
+			"operation ended its goroutine": protocol.WithACLFor(func(string) []zk.ACL { runtime.Goexit(); return nil }),
+		} {
+			s := suite.Session(t, c.With(option))
+			if strings.Contains(want, "back-off") {
+				broken.Fail(recipestest.OpCreate, root+"/x", int32(-4), 1)
+			}
+
+			require.ErrorContains(t, s.Create(suite.Lasting(t), root+"/x", nil, 0), want)
+			broken.Fail(recipestest.OpAny, "", 0, 0)
+		}
+
+		_, err := suite.LineAt(c.With(protocol.WithACLFor(func(string) []zk.ACL { panic("x") })), root).Enter(suite.Lasting(t), suite.Request)
+		require.ErrorContains(t, err, "ACL function panicked: x")
+		suite.Release(t, suite.Hold(t, c, root))
+
+		for want, d := range map[string]zk.Dialer{
+			"dialer panicked: x":            func(string, string, time.Duration) (net.Conn, error) { panic("x") },
+			"dialer ended its goroutine":    func(string, string, time.Duration) (net.Conn, error) { runtime.Goexit(); return nil, nil },
+			"dialer returned no connection": func(string, string, time.Duration) (net.Conn, error) { return nil, nil },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := protocol.Connect(ctx, srv.ConnectString(), protocol.WithDialer(d))
+			cancel()
+			require.ErrorContains(t, err, want)
+		}
 	})
 }

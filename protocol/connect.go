@@ -13,14 +13,13 @@ import (
 // connectGrace is how long Connect waits for the client to be closed after ctx has ended.
 const connectGrace = 50 * time.Millisecond
 
-// Connect opens a session with the ensemble that the connect string names, such as
-// "zk1:2181,zk2:2181,zk3:2181/app". The part from the slash on is a chroot, which is put in front
-// of all paths. The default port is 2181.
+// Connect opens a session with an ensemble, such as "zk1:2181,zk2:2181,zk3:2181/app". The part from
+// the slash on is a chroot: it is put in front of all paths. The default port is 2181.
 //
-// Connect blocks until there is a session, or ctx ends. It then returns ctx's error, with the error
-// of the last attempt to connect. Before any I/O, it returns an error for a bad connect string or a
-// bad option. If the servers refuse a credential it returns an error that wraps [zk.ErrAuthFailed].
-// ctx bounds Connect alone: the client lives until [Client.Close].
+// Connect blocks until there is a session. If ctx ends first, it returns ctx's error with the error
+// of the last attempt to connect. For a bad connect string or option it returns an error before any
+// I/O. If the servers refuse a credential, the error wraps [zk.ErrAuthFailed]. ctx bounds only
+// Connect: the client lives until [Client.Close].
 func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (*Client, error) {
 	access := session.New()
 	access.View.OwnerData = thisProcess()
@@ -30,6 +29,7 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 	if access.Servers, access.Chroot, err = conn.ParseConnectString(connectString); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
+
 	for _, o := range opts {
 		if o == nil {
 			return nil, errors.New("connect: nil option")
@@ -45,14 +45,18 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 		return nil, fmt.Errorf("connect: %w", conn.ContextError(ctx))
 	}
 
+	// From here on the observer is called.
 	access.Tell = func(o session.Outage) {
 		c.Observe(Event{Kind: EventConnecting, Session: o.Session, Count: o.Attempts, Duration: o.Lasted, Err: o.Err})
 	}
+
 	access.Retried = func(ctx context.Context, id int64, pause time.Duration, err error) {
 		c.Observe(Event{Kind: EventRetried, Context: ctx, Session: id, Duration: pause, Err: err})
 	}
+
 	access.Start()
 	if err := access.AwaitChroot(ctx); err != nil {
+		// A user's dialer can take long to return, and Connect must not.
 		closed := make(chan struct{})
 		go func() { c.Close(); close(closed) }()
 		wait, stop := session.Linger(ctx, connectGrace)
@@ -61,7 +65,9 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 		case <-closed:
 		case <-wait.Done():
 		}
+
 		return nil, fmt.Errorf("connect to %s: %w", connectString, err)
 	}
+
 	return c, nil
 }

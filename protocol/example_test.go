@@ -21,12 +21,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// A program connects once. A deadline shows early that no server can be reached.
-func ExampleConnect() {
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+func serve() *embedded.Server {
+	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
+	return server
+}
+
+// A program connects once. A deadline shows early that no server can be reached.
+func ExampleConnect() {
+	server := serve() // in production, an ensemble
 	defer server.Close()
 
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -48,16 +53,6 @@ func ExampleConnect() {
 	// connected with a session timeout of 15s
 }
 
-// An error says why no session was opened.
-func ExampleConnect_unreachable() {
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	_, err := protocol.Connect(ctx, "127.0.0.1:1") // no server listens there
-	fmt.Println(errors.Is(err, context.DeadlineExceeded))
-	// Output:
-	// true
-}
-
 // A health check looks at State. A listener hears of each change.
 func ExampleWithStateListener() {
 	states := make(chan protocol.State, 10)
@@ -67,10 +62,7 @@ func ExampleWithStateListener() {
 		}
 	}
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
+	server := serve() // in production, an ensemble
 	defer server.Close()
 	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithStateListener(listen)) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
@@ -112,10 +104,7 @@ func (c *counter) Observe(e protocol.Event) {
 func ExampleWithObserver() {
 	counter := &counter{events: make(map[protocol.EventKind]int), last: make(chan struct{})}
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
+	server := serve() // in production, an ensemble
 	defer server.Close()
 	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithObserver(counter)) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
@@ -137,10 +126,7 @@ func ExampleWithObserver() {
 // A job that must fail soon has a back-off that ends.
 func ExampleWithBackOff() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
+	server := serve() // in production, an ensemble
 	defer server.Close()
 	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
@@ -167,10 +153,7 @@ func ExampleWithBackOff() {
 // find out what has become of the rest.
 func ExampleClient_Session() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
+	server := serve() // in production, an ensemble
 	defer server.Close()
 	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
@@ -200,10 +183,7 @@ func ExampleClient_Session() {
 // With a credential, new nodes are for that identity alone.
 func ExampleWithAuth() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
+	server := serve() // in production, an ensemble
 	defer server.Close()
 	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret"))) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
@@ -232,10 +212,7 @@ func ExampleWithAuth() {
 func ExampleWithACL() {
 	readable := protocol.WithACL(append(zk.DigestACL(zk.PermAll, "billing", "secret"), zk.WorldACL(zk.PermRead)...))
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
+	server := serve() // in production, an ensemble
 	defer server.Close()
 	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret")), readable) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
@@ -269,10 +246,7 @@ func ExampleWithACLFor() {
 		return nil // the default
 	})
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
+	server := serve() // in production, an ensemble
 	defer server.Close()
 	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret")), shared) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
@@ -304,10 +278,7 @@ func ExampleWithACLFor() {
 func ExampleWithOwnerData() {
 	pod := protocol.Process{Host: "billing-7d4f", PID: os.Getpid(), Program: "billing"}
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
+	server := serve() // in production, an ensemble
 	defer server.Close()
 	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithOwnerData(pod.Data())) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
@@ -342,22 +313,19 @@ func ExampleWithRequestLimit() {
 	defer client.Close()
 }
 
-// The names of the servers are known to one name server alone.
 // A chroot that was mistyped is an error, instead of a lock that nobody else contends for.
 func ExampleWithExistingChroot() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
+	server := serve() // in production, an ensemble
 	defer server.Close()
 
-	_, err = protocol.Connect(ctx, server.ConnectString()+"/prodution", protocol.WithExistingChroot())
+	_, err := protocol.Connect(ctx, server.ConnectString()+"/prodution", protocol.WithExistingChroot())
 	fmt.Println("there is none:", errors.Is(err, zk.ErrNoNode))
 	// Output:
 	// there is none: true
 }
 
+// The names of the servers are known to one name server alone.
 func ExampleWithResolver() {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, "10.0.0.53:53")

@@ -9,49 +9,41 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// An Observer receives events for metrics and traces. Give it to [WithObserver].
+// An Observer receives events for metrics and traces. No event has credentials or data in it.
 //
-// Observe is called for one event at a time, in order, from a goroutine of the client's own. It may
-// block, and may call the client (even [Client.Close]). If 1,000 calls are due, an observer misses
-// the next events. The logger then gets a warning, and the number of missed events once Observe
-// returns. If Observe panics, the logger gets a warning, too.
+// Observe is called in order, for one event at a time. It can block and can call the client (even
+// [Client.Close]). An observer that is a thousand calls behind misses events. Then the logger gets
+// a warning.
 //
-// Each [EventWaiting] is followed by one [EventAcquired], which has the same Context, Recipe, Path
-// and Mode. So a wait goes on until its EventAcquired. An EventAcquired with a Token begins a hold,
-// and an [EventReleased] or [EventLost] with that Token ends it. A hold that is lost at once can
-// end before its EventAcquired. A hold that comes after ctx has ended is given back at once, and
-// has only an EventReleased.
-//
-// No event has credentials or data in it.
+// Each [EventWaiting] is followed by one [EventAcquired] with the same Context, Recipe, Path and
+// Mode. An EventAcquired with a Token begins a hold, and an [EventReleased] or [EventLost] with
+// that Token ends it. A hold that is lost at once can end before its EventAcquired. A hold that
+// comes after ctx has ended has only an EventReleased.
 type Observer interface {
 	Observe(Event)
 }
 
-// An Event is something that has happened, for an [Observer]. A field that does not apply is zero
-// (except Time and Context).
-//
-// The modes are "read" and "write" in package rwlock, "take", "reserve", "offer" and "drain" in
-// package queue, "await" for Await in package group, and "leave" for Leave in package
-// doublebarrier.
+// An Event is something that has happened. A field that does not apply is zero (except Time and
+// Context).
 type Event struct {
 	Kind EventKind
 
 	// Time is when it happened. Observe may be called later.
 	Time time.Time
 
-	// Context is the caller's, for its values: it may have ended. An EventReleased has the context
-	// of the call that gave back, and an EventLost the context of the call that acquired. An event
-	// of several callers together, or of none, has a context without values. It is never nil.
+	// Context has the values of the caller's context (which can have ended). An EventReleased has
+	// the context of the call that gave back. An EventLost has the context of the call that
+	// acquired. If there are several callers or none, it has no values. It is never nil.
 	Context context.Context
 
-	Recipe   string        // "lock", "election"; empty for the events of a client, and for your own requests
+	Recipe   string        // such as "lock"; empty for the events of a client and for your own requests
 	Path     string        // as it was given to the recipe
-	Mode     string        // the way in which the recipe is used, if it has several
-	Session  int64         // the session in which it happened, if it is known
-	Token    int64         // of the hold that begins, ends or is settled
-	Count    int           // of entries, for the events of queues; of failed attempts, for EventConnecting
-	Duration time.Duration // of the wait, the hold or the outage; of the pause before a retry
-	Err      error         // the caller's error, why a hold was lost, or why a request is repeated
+	Mode     string        // such as "read" or "write", if the recipe has several
+	Session  int64         // the session in which it happened (if it is known)
+	Token    int64         // the token of the hold that begins or ends
+	Count    int           // the number of entries or (for EventConnecting) of failed attempts
+	Duration time.Duration // how long the wait, the hold or the outage was; the pause before a retry
+	Err      error         // why the call failed, a hold was lost or a request is repeated
 }
 
 // An EventKind is the kind of an [Event].
@@ -62,98 +54,86 @@ const (
 	// nothing (at a barrier, say) has no Token.
 	EventAcquired EventKind = iota + 1
 
-	// EventReleased says that the holder has given something back. The deletion of its node begins.
+	// EventReleased says that the holder has given something back. Its node is about to be deleted.
 	EventReleased
 
-	// EventLost says that something was lost, and Err says why. Duration is how long it was held.
+	// EventLost says that something was lost after Duration. Err says why.
 	EventLost
 
-	// EventRetried says that a request has failed with Err, and is tried again after Duration.
+	// EventRetried says that a request has failed with Err and is tried again after Duration.
 	EventRetried
 
-	// EventOffered says that Count entries were appended to a queue, in one transaction.
+	// EventOffered says that one transaction has appended Count entries to a queue.
 	EventOffered
 
-	// EventTaken says that Take, Poll or PollN removed Count entries, in one transaction.
+	// EventTaken says that one transaction of Take, Poll or PollN has removed Count entries.
 	EventTaken
 
-	// EventRedelivered says that an item is about to be delivered that was delivered before.
+	// EventRedelivered says that an item is about to be delivered once more.
 	EventRedelivered
 
-	// EventCollided says that another client was faster, and that the request for Count entries is
-	// repeated.
+	// EventCollided says that another client was faster: the request for Count entries is repeated.
 	EventCollided
 
 	// EventDeadLettered says that an item went to the dead letters.
 	EventDeadLettered
 
-	// EventWaiting says that a call begins to wait, before it asks the servers to be granted
-	// something. One EventAcquired follows, also if the call need not wait, fails, or its ctx ends.
-	// There is none for a call that is refused because of its arguments.
+	// EventWaiting says that a call begins to wait (before its first request). One EventAcquired
+	// follows even if the call fails or need not wait. A call that is refused because of its
+	// arguments has no EventWaiting.
 	EventWaiting
 
-	// EventConnecting says that there has been no connection for Duration, and Err says why. It
-	// comes after one second, and then at intervals that double up to a minute. It goes to the
-	// observer that was given to [Connect], not to an observer of [Client.With].
+	// EventConnecting says that there has been no connection for Duration. Err says why. It comes
+	// after a second and then at growing intervals (a minute at most). Only the observer that was
+	// given to [Connect] gets it.
 	EventConnecting
 
-	// EventAcknowledged says that the servers have removed an item which its holder had
-	// acknowledged. It follows the item's EventReleased.
+	// EventAcknowledged says that an acknowledged item is removed. It follows the item's
+	// EventReleased.
 	EventAcknowledged
 
-	// EventReturned says that the servers have an item again which its holder had given back with
-	// Nack, in its place or at the tail. It follows the item's EventReleased.
+	// EventReturned says that an item is in the queue again after Nack. It follows the item's
+	// EventReleased.
 	EventReturned
 )
 
-// String returns the kind in lower case, as in "acquired".
-func (k EventKind) String() string {
-	switch k {
-	case EventAcquired:
-		return "acquired"
-	case EventReleased:
-		return "released"
-	case EventLost:
-		return "lost"
-	case EventRetried:
-		return "retried"
-	case EventOffered:
-		return "offered"
-	case EventTaken:
-		return "taken"
-	case EventRedelivered:
-		return "redelivered"
-	case EventCollided:
-		return "collided"
-	case EventDeadLettered:
-		return "dead-lettered"
-	case EventWaiting:
-		return "waiting"
-	case EventConnecting:
-		return "connecting"
-	case EventAcknowledged:
-		return "acknowledged"
-	case EventReturned:
-		return "returned"
-	}
-	return "unknown"
+var kinds = [...]string{
+	EventAcquired:     "acquired",
+	EventReleased:     "released",
+	EventLost:         "lost",
+	EventRetried:      "retried",
+	EventOffered:      "offered",
+	EventTaken:        "taken",
+	EventRedelivered:  "redelivered",
+	EventCollided:     "collided",
+	EventDeadLettered: "dead-lettered",
+	EventWaiting:      "waiting",
+	EventConnecting:   "connecting",
+	EventAcknowledged: "acknowledged",
+	EventReturned:     "returned",
 }
 
-// LogObserver returns an observer that logs each event to l, with the event's Context. What does
-// not apply is left out.
-//
-// Retries, collisions, the beginnings of waits, and calls that do not wait and would have to, have
-// level debug. Losses, dead letters and missing connections are warnings. All others have level
-// info. It is safe for concurrent use.
+// String returns the kind in lower case, as in "acquired".
+func (k EventKind) String() string {
+	if k < EventAcquired || k > EventReturned {
+		return "unknown"
+	}
+	return kinds[k]
+}
+
+// LogObserver returns an observer that logs each event to l. Losses, dead letters and missing
+// connections are warnings. Everything else has level info or debug. The observer is safe for
+// concurrent use.
 func LogObserver(l *slog.Logger) Observer { return logObserver{l} }
 
 type logObserver struct{ log *slog.Logger }
 
 func (o logObserver) Observe(e Event) {
 	ctx := e.Context
-	if ctx == nil { // an event of the user's own
+	if ctx == nil { // the user has made this event
 		ctx = context.Background()
 	}
+
 	level, message := slog.LevelInfo, e.Kind.String()
 	var busy interface{ Busy() bool }
 	switch {
@@ -177,6 +157,7 @@ func (o logObserver) Observe(e Event) {
 			attrs = append(attrs, a)
 		}
 	}
+
 	add(e.Recipe != "", slog.String("recipe", e.Recipe))
 	add(e.Path != "", slog.String("path", e.Path))
 	add(e.Mode != "", slog.String("mode", e.Mode))

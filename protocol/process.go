@@ -11,41 +11,39 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/session"
 )
 
-// A Process says where a contender runs. A node of a contender has it as its data, unless the user
-// has given data of its own, for Contenders, zkr ps and zkCli to show. The data is a line of JSON:
+// A Process says where a contender runs. It is the data of a contender's node unless the user gives
+// other data (docs/design.md describes the form):
 //
 //	{"zkrecipes":1,"host":"web-3","pid":4711,"program":"reports"}
 //
-// The number after "zkrecipes" is the version of the form. Later versions may add members. No
-// recipe reads the data: a node with any other is a contender all the same. It is no proof: a
-// client writes what it likes.
+// It proves nothing: a client can write anything.
 type Process struct {
 	Host    string
 	PID     int
 	Program string
 }
 
-// ParseProcess reads the data of a contender's node. It reports whether they have the form that
-// [Process] shows, in any version. The strings may have any characters: quote them before printing.
+// ParseProcess reads the data of a contender's node. It reports whether the data has the form of a
+// [Process] (in any version). The strings can have any characters, so quote them before printing.
 func ParseProcess(data []byte) (p Process, ok bool) {
 	parsed, ok := layout.ParseProcess(data)
 	return Process(parsed), ok
 }
 
-// Data returns the data that [ParseProcess] reads. Characters that are not printable are replaced
-// by question marks.
+// Data returns the data that [ParseProcess] reads. Question marks replace characters that are not
+// printable.
 func (p Process) Data() []byte { return layout.Process(p).Data() }
 
-// String returns the process in a form for logs, as in "reports[4711] on web-3".
+// String returns the process as text for logs, as in "reports[4711] on web-3".
 func (p Process) String() string { return layout.Process(p).String() }
 
-// The default keeps names that are longer than these out, as every create has them.
+// The default data cuts longer names because every create sends them.
 const (
 	maxHost    = 64
 	maxProgram = 32
 )
 
-// thisProcess is the data for this process.
+// thisProcess returns the data for this process.
 var thisProcess = sync.OnceValue(func() []byte {
 	host, _ := os.Hostname() // without one, the rest still helps
 	program := ""
@@ -57,16 +55,13 @@ var thisProcess = sync.OnceValue(func() []byte {
 
 func shorten(s string, n int) string { return strings.ToValidUTF8(s[:min(n, len(s))], "") }
 
-// maxOwnerData is the most that WithOwnerData takes.
+// maxOwnerData is the most data that WithOwnerData takes.
 const maxOwnerData = 1024
 
-// WithOwnerData is the data of contenders' nodes for which the user gives none, such as those of a
-// lock without lock.WithData. The default is the [Process], of about a hundred bytes. With nil, the
-// nodes have no data, and show nothing of the host. At most 1,024 bytes are taken. The caller must
-// not change the slice afterwards.
-//
-// Elections and groups are not concerned: the value of a candidate and the data of a member are
-// what the user gives, even if that is nothing.
+// WithOwnerData sets the data of contenders' nodes for which the user gives no data (such as the
+// nodes of a lock without lock.WithData). The default is the [Process]. With nil the nodes have no
+// data. Data of more than 1,024 bytes is an error. Don't change it afterwards. Elections and groups
+// ignore it.
 func WithOwnerData(data []byte) Option {
 	return option(func(_ *Client, v *session.View) error {
 		if len(data) > maxOwnerData {

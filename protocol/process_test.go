@@ -1,89 +1,123 @@
 package protocol_test
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// holderEnv makes the test binary a process that holds something at a path: "connect string path".
-const holderEnv = "ZKRECIPES_TEST_HOLDER"
-
-// holderMain holds what it was told to, and for each line of its input says whether it still does.
-func holderMain(spec string) int {
-	var connectString, path string
-	if _, err := fmt.Sscan(spec, &connectString, &path); err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	c, err := protocol.Connect(context.Background(), connectString)
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	defer c.Close()
-	g, err := lineAt(c, path).Enter(context.Background(), request)
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	fmt.Println("held")
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		switch err := g.Err(); {
-		case err == nil:
-			fmt.Println("held")
-		case errors.Is(err, protocol.ErrLost):
-			fmt.Println("lost")
-		default:
-			fmt.Println(err)
-		}
-	}
-	return 0
+// TestLeaseTakesLittleMemory measures a process that has the client and not the server.
+func TestLeaseTakesLittleMemory(t *testing.T) {
+	t.Parallel()
+	suite.SkipShort(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	holder := exec.Command(self)
+	holder.Env = append(os.Environ(), holderEnv+"="+recipestest.Start(t).ConnectString())
+	out, err := holder.Output()
+	require.NoError(t, err)
+	each, err := strconv.Atoi(string(out))
+	require.NoError(t, err)
+	t.Logf("%d bytes for each lease", each)
+	require.Less(t, each, 2048)
 }
 
-// TestStoppedProcessSeesTheLossAtOnce stops a holder until the next one has what it held.
-func TestStoppedProcessSeesTheLossAtOnce(t *testing.T) {
-	suite.InRealTime(t, func(t *testing.T, srv *recipestest.Server) {
-		root := srv.Root(t)
-		self, err := os.Executable()
-		require.NoError(t, err)
-		holder := exec.Command(self)
-		holder.Env = append(os.Environ(), holderEnv+"="+srv.ConnectString()+" "+root)
-		stdin, err := holder.StdinPipe()
-		require.NoError(t, err)
-		stdout, err := holder.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, holder.Start())
-		t.Cleanup(func() { holder.Process.Kill(); holder.Wait() })
-		answers := bufio.NewScanner(stdout)
-		says := func(want string) {
-			require.True(t, answers.Scan())
-			require.Equal(t, want, answers.Text())
-		}
-		says("held")
-		_, err = fmt.Fprintln(stdin)
-		require.NoError(t, err)
-		says("held")
+// holderEnv has the servers for a test binary that holds locks and prints how many bytes each
+// takes.
+const holderEnv = "ZKRECIPES_TEST_HOLDER"
 
-		suite.Pause(t, holder.Process)
-		g := hold(t, srv.Client(t), root) // the servers have expired the session
-		_, err = fmt.Fprintln(stdin)
-		require.NoError(t, err)
-		suite.Resume(t, holder.Process)
-		says("lost")
-		require.NoError(t, g.Err())
-		require.NoError(t, g.Release(lasting(t)))
-		require.NoError(t, stdin.Close())
-		require.NoError(t, holder.Wait())
+func holderMain(servers string) error {
+	const n = 3000
+	ctx := context.Background()
+	c, err := protocol.Connect(ctx, servers)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	grants, before := make([]*recipe.Grant, n+1), 0
+	for i := range grants {
+		if grants[i], err = suite.LineAt(c, lockAt("/holder", i)).Enter(ctx, suite.Request); err != nil {
+			return err
+		}
+		if i == 0 {
+			before = memory()
+		}
+	}
+	watched := fmt.Sprintf("Total watches:%d", n+1)
+	for answer := ""; !strings.Contains(answer, watched); {
+		if answer, err = watchesOn(net.DialTimeout, servers); err != nil {
+			return err
+		}
+	}
+	fmt.Print((memory() - before) / n)
+	runtime.KeepAlive(grants)
+	return nil
+}
+
+// memory returns how many bytes of heap and stacks are in use.
+func memory() int {
+	runtime.GC()
+	runtime.GC() // sweeps the garbage that the first one has found
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc + m.StackInuse)
+}
+
+func TestProcessIsALineOfJSON(t *testing.T) {
+	p := protocol.Process{Host: "web-3", PID: 4711, Program: "a && b"}
+	require.Equal(t, `{"zkrecipes":1,"host":"web-3","pid":4711,"program":"a && b"}`, string(p.Data()))
+	require.Equal(t, "a && b[4711] on web-3", p.String())
+
+	read, ok := protocol.ParseProcess(p.Data())
+	require.True(t, ok)
+	require.Equal(t, p, read)
+	_, ok = protocol.ParseProcess([]byte(`{"zkrecipes":2,"host":"web-3","zone":"a"}`))
+	require.True(t, ok, "a later version")
+	for _, other := range []string{"", "192.0.2.1", "null", "[]", `{"host":"web-3"}`, `{"zkrecipes":1,"pid":"x"}`, "\xff"} {
+		_, ok := protocol.ParseProcess([]byte(other))
+		require.False(t, ok, other)
+	}
+}
+
+func TestDataOfAProcessIsPrintable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.RuneFrom([]rune("\x1b\x00\x7f\u009b\u202e\u2028\n\"\\a"))),
+			rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
+		p := protocol.Process{Host: text.Draw(t, "host"), PID: rapid.Int().Draw(t, "pid"), Program: text.Draw(t, "program")}
+		for _, shown := range []string{string(p.Data()), p.String()} {
+			if !utf8.ValidString(shown) || strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Fatalf("%q", shown)
+			}
+		}
+		if _, ok := protocol.ParseProcess(p.Data()); !ok {
+			t.Fatalf("%q is not read", p.Data())
+		}
+	})
+}
+
+func FuzzParseProcess(f *testing.F) {
+	f.Add([]byte(`{"zkrecipes":1,"host":"web-3","pid":4711,"program":"reports"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if p, ok := protocol.ParseProcess(data); ok {
+			again, ok := protocol.ParseProcess(p.Data())
+			require.True(t, ok)
+			require.Equal(t, p.PID, again.PID)
+		}
 	})
 }

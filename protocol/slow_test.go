@@ -3,7 +3,7 @@ package protocol_test
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -15,82 +15,75 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A thin connection carries so many bytes a second, each way.
-type thin struct {
-	net.Conn
-	rate int
-}
-
-// overSlow is a way through link with that many bytes a second.
+// overSlow is a way through link with that many bytes a second, each way.
 func overSlow(link *recipestest.Link, rate int) protocol.ConnectOption {
-	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-		conn, err := link.Dial(network, address, timeout)
-		return &thin{conn, rate}, err
+	takes := func(n int) { time.Sleep(time.Duration(n) * time.Second / time.Duration(rate)) }
+	return suite.Over(link.Dial, func(conn net.Conn) suite.Wire {
+		return suite.Wire{
+			Conn:    conn,
+			OnWrite: func(p []byte) (int, error) { takes(len(p)); return conn.Write(p) },
+			OnRead: func(p []byte) (int, error) {
+				n, err := conn.Read(p[:min(len(p), 1400)])
+				takes(n)
+				return n, err
+			},
+		}
 	})
 }
 
-func (c *thin) Write(p []byte) (int, error) {
-	time.Sleep(time.Duration(len(p)) * time.Second / time.Duration(c.rate))
-	return c.Conn.Write(p)
-}
-
-func (c *thin) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p[:min(len(p), 1400)])
-	time.Sleep(time.Duration(n) * time.Second / time.Duration(c.rate))
-	return n, err
-}
-
 // TestLongRequestsAndRepliesOverASlowLinkLoseNothing sends requests that take 4.5 of 10 s, during
-// which nothing else passes. That may be more than is left of trust when they begin. After a
+// which nothing else passes. That can be more than the trust that is left when they begin. After a
 // resumption it is less.
 func TestLongRequestsAndRepliesOverASlowLinkLoseNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
 		c := link.Client(t, overSlow(link, 200_000))
-		s := session(t, c)
+		s := suite.Session(t, c)
 		_, err := s.Conn().Create(root, nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
-		g := hold(t, c, root+"/held")
+		g := suite.Hold(t, c, root+"/held")
+
 		for range 12 { // in all phases
 			time.Sleep(time.Minute + time.Second/10)
 			connects := link.Count(recipestest.OpConnect)
-			_, err := recipe.Do(lasting(t), s, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(root, make([]byte, 900_000), -1) })
+			_, err := recipe.Do(suite.Lasting(t), s, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(root, make([]byte, 900_000), -1) })
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
-			data, err := recipe.Do(lasting(t), s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err })
+			data, err := recipe.Do(suite.Lasting(t), s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err })
 			require.NoError(t, err)
 			require.Len(t, data, 900_000)
 			require.LessOrEqual(t, link.Count(recipestest.OpConnect), connects+6, "connections")
 			require.NoError(t, g.Err())
 		}
-		release(t, g)
+
+		suite.Release(t, g)
 	})
 }
 
-// TestReplyThatTakesLongerThanTrustLosesNothing reads what takes 7.5 of 10 s, after a quorum has
-// agreed to a write. The connection is left before trust runs out, as the next one renews trust
-// before it reads.
+// TestReplyThatTakesLongerThanTrustLosesNothing reads for 7.5 of 10 s, after a quorum has agreed to
+// a write. The client leaves the connection before trust runs out, because the next connection
+// renews trust before it reads.
 func TestReplyThatTakesLongerThanTrustLosesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
-		_, err := session(t, srv.Client(t)).Conn().Create(root, make([]byte, 900_000), 0, zk.WorldACL(zk.PermAll))
+		_, err := suite.Session(t, srv.Client(t)).Conn().Create(root, make([]byte, 900_000), 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		c := link.Client(t, overSlow(link, 120_000))
-		s := session(t, c)
-		g := hold(t, c, root+"/held")
-		wait(t, link.Answered(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1)) // a quorum has agreed
+		s := suite.Session(t, c)
+		g := suite.Hold(t, c, root+"/held")
+		suite.Wait(t, link.Answered(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1)) // a quorum has agreed
 
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := suite.Within(t, time.Minute)
 		_, err = recipe.Do(ctx, s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err })
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NoError(t, g.Err())
-		release(t, g)
+		suite.Release(t, g)
 	})
 }
 
@@ -98,12 +91,12 @@ func TestReplyThatTakesLongerThanTrustLosesNothing(t *testing.T) {
 func TestSlowQuorumLosesNothing(t *testing.T) {
 	for _, timeout := range []time.Duration{2 * time.Second, 10 * time.Second} {
 		t.Run(timeout.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 				root, link, f := srv.Root(t), srv.Link(t), srv.Embedded().Follower()
 				link.Move(f)
 				c := link.Client(t, protocol.WithSessionTimeout(timeout))
-				require.Equal(t, timeout, session(t, c).Timeout())
-				g := hold(t, c, root)
+				require.Equal(t, timeout, suite.Session(t, c).Timeout())
+				g := suite.Hold(t, c, root)
 				time.Sleep(timeout)
 				f.Lag(timeout / 5)
 				time.Sleep(20 * timeout)
@@ -113,7 +106,7 @@ func TestSlowQuorumLosesNothing(t *testing.T) {
 				time.Sleep(20 * timeout)
 				require.NoError(t, g.Err())
 				f.Lag(0)
-				release(t, g)
+				suite.Release(t, g)
 			})
 		})
 	}
@@ -124,34 +117,35 @@ func TestSlowQuorumLosesNothing(t *testing.T) {
 func TestConnectionsThatEndAtOnceArePaced(t *testing.T) {
 	exists := func(conn *zk.Conn) error { _, _, err := conn.Exists("/"); return err }
 	sync := func(conn *zk.Conn) error { _, err := conn.Sync("/"); return err }
+
 	for name, test := range map[string]struct {
-		spoil   func(net.Conn) net.Conn
+		spoil   func(net.Conn) suite.Wire
 		request func(*zk.Conn) error
 	}{
-		"credential refused":       {func(c net.Conn) net.Conn { return misspelling{c} }, exists},
-		"answer and hang-up":       {func(c net.Conn) net.Conn { return &curt{Conn: c, reads: 3} }, exists},
-		"leader's answer, hang-up": {func(c net.Conn) net.Conn { return &curt{Conn: c, reads: 3} }, sync},
+		"credential refused":       {misspelling, exists},
+		"answer and hang-up":       {curt, exists},
+		"leader's answer, hang-up": {curt, sync},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 				link := srv.Link(t)
 				var spoilt atomic.Bool
-				c := connect(t, "a:1,b:2,c:3", alice, protocol.WithDialer(
-					func(network, address string, timeout time.Duration) (net.Conn, error) {
-						time.Sleep(time.Millisecond)
-						conn, err := link.Dial(network, srv.ConnectString(), timeout)
-						if err == nil && spoilt.Load() {
-							conn = test.spoil(conn)
-						}
-						return conn, err
-					}))
-				s := session(t, c)
+				dial := func(network, _ string, timeout time.Duration) (net.Conn, error) {
+					time.Sleep(time.Millisecond)
+					return link.Dial(network, srv.ConnectString(), timeout)
+				}
+				c := connect(t, "a:1,b:2,c:3", alice, suite.Over(dial, func(conn net.Conn) suite.Wire {
+					if spoilt.Load() {
+						return test.spoil(conn)
+					}
+					return suite.Wire{Conn: conn}
+				}))
+				s := suite.Session(t, c)
 				before := link.Count(recipestest.OpConnect)
 				spoilt.Store(true)
 				link.Cut()
 				link.Heal()
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				defer cancel()
+				ctx := suite.Within(t, 2*time.Second)
 				var err error
 				for err == nil {
 					_, err = recipe.Do(ctx, s, func(conn *zk.Conn) (struct{}, error) { return struct{}{}, test.request(conn) })
@@ -163,64 +157,46 @@ func TestConnectionsThatEndAtOnceArePaced(t *testing.T) {
 					require.ErrorIs(t, err, zk.ErrAuthFailed)
 				}
 				spoilt.Store(false)
-				_, err = recipe.Do(lasting(t), s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
-				require.NoError(t, err)
+				require.NoError(t, s.Sync(suite.Lasting(t), "/"))
 				require.NoError(t, c.Close())
 			})
 		})
 	}
 }
 
-// A misspelling connection spoils the scheme of credentials, which the server then does not know.
-type misspelling struct{ net.Conn }
-
-func (c misspelling) Write(p []byte) (int, error) {
-	return c.Conn.Write(bytes.ReplaceAll(p, []byte("digest"), []byte("dogest")))
+// misspelling spoils the scheme of credentials, which the server then does not know.
+func misspelling(conn net.Conn) suite.Wire {
+	return suite.Wire{Conn: conn, OnWrite: func(p []byte) (int, error) {
+		return conn.Write(bytes.ReplaceAll(p, []byte("digest"), []byte("dogest")))
+	}}
 }
 
-// A curt connection ends after so many reads.
-type curt struct {
-	net.Conn
-	reads int
+// curt ends a connection after three reads.
+func curt(conn net.Conn) suite.Wire {
+	reads := 3
+	return suite.Wire{Conn: conn, OnRead: func(p []byte) (int, error) {
+		if reads--; reads < 0 {
+			conn.Close()
+			return 0, net.ErrClosed
+		}
+		return conn.Read(p)
+	}}
 }
 
-func (c *curt) Read(p []byte) (int, error) {
-	if c.reads--; c.reads < 0 {
-		c.Conn.Close()
-		return 0, net.ErrClosed
-	}
-	return c.Conn.Read(p)
-}
-
-// TestSlowLinkLosesNothing delays every answer by almost a sixth of the timeout.
-func TestSlowLinkLosesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		root, link := srv.Root(t), srv.Link(t)
-		c := link.Client(t)
-		timeout := session(t, c).Timeout()
-		g := hold(t, c, root)
-		link.Delay(timeout * 8 / 100)
-		time.Sleep(20 * timeout)
-		require.NoError(t, g.Err())
-		require.Equal(t, 1, link.Count(recipestest.OpConnect), "connections")
-		release(t, g)
-	})
-}
-
-// TestSlowLinkGrantsSoon takes what is free at all phases of the pings. An answer takes so long
+// TestSlowLinkGrantsSoon takes a free lock at all phases of the pings. An answer takes so long
 // that after each listing less of trust is left than it should be when something is granted.
 func TestSlowLinkGrantsSoon(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
 		c := link.Client(t)
-		timeout := session(t, c).Timeout()
+		timeout := suite.Session(t, c).Timeout()
 		link.Delay(timeout * 775 / 10000)
 		for phase := range 40 {
 			time.Sleep(2*timeout + time.Duration(phase)*timeout/30)
 			began := time.Now()
-			g := hold(t, c, root)
+			g := suite.Hold(t, c, root)
 			require.Less(t, time.Since(began), timeout, "phase %d", phase)
-			release(t, g)
+			suite.Release(t, g)
 		}
 	})
 }
@@ -229,26 +205,24 @@ func TestSlowLinkGrantsSoon(t *testing.T) {
 // than half the timeout after a quorum has last agreed to a write. A long one among them would keep
 // a quorum from confirming the lease in time.
 func TestWhatIsHeldIsConfirmedBeforeOtherRequests(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
 		var mu sync.Mutex
+		var newest net.Conn
 		var sent []recipestest.Op // over the newest connection
-		c := link.Client(t, protocol.WithSessionTimeout(10*time.Second), protocol.WithDialer(
-			func(network, address string, timeout time.Duration) (net.Conn, error) {
-				conn, err := link.Dial(network, address, timeout)
-				mu.Lock()
-				defer mu.Unlock()
-				sent = nil
-				return &notingConn{conn, func(op recipestest.Op) {
-					mu.Lock()
-					defer mu.Unlock()
-					sent = append(sent, op)
-				}}, err
-			}))
-		s := session(t, c)
-		g := hold(t, c, root)
+		c := link.Client(t, protocol.WithSessionTimeout(10*time.Second), suite.Writing(link, func(conn net.Conn, p []byte) (int, error) {
+			mu.Lock()
+			if conn != newest {
+				newest, sent = conn, nil
+			}
+			sent = append(sent, suite.OpOf(p))
+			mu.Unlock()
+			return conn.Write(p)
+		}))
+		s := suite.Session(t, c)
+		g := suite.Hold(t, c, root)
 		time.Sleep(time.Minute)
-		wait(t, link.Answered(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1)) // a quorum has agreed
+		suite.Wait(t, link.Answered(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1)) // a quorum has agreed
 		time.Sleep(2200 * time.Millisecond)
 
 		link.Cut()
@@ -260,6 +234,7 @@ func TestWhatIsHeldIsConfirmedBeforeOtherRequests(t *testing.T) {
 				assert.NoError(t, err)
 			})
 		}
+
 		time.Sleep(3 * time.Second)
 		link.Heal()
 		reads.Wait()
@@ -270,19 +245,165 @@ func TestWhatIsHeldIsConfirmedBeforeOtherRequests(t *testing.T) {
 		mu.Unlock()
 		require.GreaterOrEqual(t, written, 0)
 		require.Greater(t, read, written)
-		release(t, g)
+		suite.Release(t, g)
 	})
 }
 
-// A notingConn records which requests are sent.
-type notingConn struct {
-	net.Conn
-	note func(recipestest.Op)
+// TestHolderSurvivesBlipsOfEveryPhase begins a fault at each phase of the cycle of proofs. The
+// lengths, in twelfths of the timeout, are the longest that are survived at all phases. After a cut
+// the pause before the next attempt to connect is random.
+func TestHolderSurvivesBlipsOfEveryPhase(t *testing.T) {
+	stall, cut := (*recipestest.Link).Stall, (*recipestest.Link).Cut
+
+	for _, blip := range []struct {
+		name   string
+		begin  func(*recipestest.Link)
+		delay  time.Duration
+		length float64
+	}{
+		{"cut", cut, time.Millisecond, 4},
+		{"cut of a slow link", cut, 150 * time.Millisecond, 3.25},
+		{"stall", stall, time.Millisecond, 4.75},
+		{"stall of a slow link", stall, 150 * time.Millisecond, 4.25},
+		{"no leader", (*recipestest.Link).Isolate, time.Millisecond, 4.75},
+		{"requests lost", (*recipestest.Link).StallRequests, time.Millisecond, 4.75},
+		{"replies lost", (*recipestest.Link).StallReplies, time.Millisecond, 4.75},
+	} {
+		t.Run(blip.name, func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				link, root := srv.Link(t), srv.Root(t)
+				c := link.Client(t)
+				link.Delay(blip.delay)
+				twelfth := suite.Session(t, c).Timeout() / 12
+				g := suite.Hold(t, c, root)
+				for phase := 0; phase < 28; phase += suite.Size(1, 4) {
+					time.Sleep(24 * twelfth)
+					awaitWrite(link)
+					time.Sleep(time.Duration(phase) * twelfth / 4)
+					blip.begin(link)
+					time.Sleep(time.Duration(blip.length * float64(twelfth)))
+					link.Heal()
+					time.Sleep(12 * twelfth)
+					require.NoError(t, g.Err(), "phase %d", phase)
+				}
+				suite.Release(t, g)
+			})
+		})
+	}
 }
 
-func (c *notingConn) Write(p []byte) (int, error) {
-	if len(p) >= 12 {
-		c.note(recipestest.Op(binary.BigEndian.Uint32(p[8:])))
+// awaitWrite waits until a write to renew trust is sent.
+func awaitWrite(link *recipestest.Link) {
+	for before := link.Count(recipestest.OpDelete); link.Count(recipestest.OpDelete) == before; {
+		time.Sleep(time.Millisecond)
 	}
-	return c.Conn.Write(p)
+}
+
+// TestQuorumThatSuddenlySlowsDownLosesNothing makes writes take almost a quarter of the timeout,
+// without notice.
+func TestQuorumThatSuddenlySlowsDownLosesNothing(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link, f := srv.Root(t), srv.Link(t), srv.Embedded().Follower()
+		link.Move(f)
+		link.Delay(time.Millisecond)
+
+		for phase := 0; phase < 28; phase += suite.Size(1, 4) {
+			c := link.Client(t)
+			twelfth := suite.Session(t, c).Timeout() / 12
+			g := suite.Hold(t, c, root)
+			time.Sleep(24 * twelfth)
+			awaitWrite(link)
+			time.Sleep(time.Duration(phase) * twelfth / 4)
+			f.Lag(11 * twelfth / 4)
+			time.Sleep(36 * twelfth)
+			f.Lag(0)
+			require.NoError(t, g.Err(), "phase %d", phase)
+			suite.Release(t, g)
+			require.NoError(t, c.Close())
+		}
+	})
+}
+
+// TestRequestsAtRest counts all that a session sends in ten minutes, pings included.
+func TestRequestsAtRest(t *testing.T) {
+	for leases, want := range map[int]struct{ requests, writes int }{
+		0:  {180, 0}, // a ping every third of the timeout
+		1:  {480, 120},
+		50: {480, 120},
+	} {
+		t.Run(fmt.Sprint(leases, " leases"), func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				link, root := srv.Link(t), srv.Root(t)
+				c := link.Client(t, protocol.WithSessionTimeout(10*time.Second))
+				require.Equal(t, 10*time.Second, suite.Session(t, c).Timeout())
+				var held []*recipe.Grant
+				for i := range leases {
+					held = append(held, suite.Hold(t, c, fmt.Sprint(root, "/", i)))
+				}
+				time.Sleep(time.Minute + 100*time.Millisecond)
+
+				requests, pings := link.Count(recipestest.OpAny), link.Count(recipestest.OpPing)
+				syncs, writes := link.Count(recipestest.OpSync), link.Count(recipestest.OpDelete)
+				time.Sleep(10 * time.Minute)
+				requests, pings = link.Count(recipestest.OpAny)-requests, link.Count(recipestest.OpPing)-pings
+				syncs, writes = link.Count(recipestest.OpSync)-syncs, link.Count(recipestest.OpDelete)-writes
+				require.Equal(t, want.requests, requests+pings)
+				require.Equal(t, want.writes, writes)
+				require.Equal(t, requests, syncs+writes)
+				for _, g := range held {
+					suite.Release(t, g)
+				}
+			})
+		})
+	}
+}
+
+// TestGrantAfterAnIdleWait grants a lock to a waiter at each phase of the pings. Until then the
+// leader has learnt of the session from pings alone.
+func TestGrantAfterAnIdleWait(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link := srv.Root(t), srv.Link(t)
+		holder, c := srv.Client(t), link.Client(t)
+		link.Delay(time.Millisecond)
+		s := suite.Session(t, c)
+		twelfth := s.Timeout() / 12
+
+		for wait := range 60 {
+			held := suite.Hold(t, holder, root)
+			granted := suite.Later(func() *recipe.Grant { return suite.Hold(t, c, root) })
+			time.Sleep(2*twelfth + time.Duration(wait)*twelfth/4)
+			suite.Release(t, held)
+			g := <-granted
+			require.Greater(t, time.Until(s.Deadline()), twelfth*29/10, "wait %d", wait)
+
+			for range 40 {
+				require.Greater(t, time.Until(s.Deadline()), 2*twelfth, "wait %d", wait)
+				time.Sleep(twelfth / 5)
+			}
+
+			for range 40 {
+				require.Greater(t, time.Until(s.Deadline()), twelfth*49/10, "wait %d", wait)
+				time.Sleep(twelfth / 5)
+			}
+
+			suite.Release(t, g)
+		}
+	})
+}
+
+// TestPingsGoOnWhileNothingIsHeld reads now and then. If reads replaced pings, contacts could be
+// further apart than pings when a contender's turn comes.
+func TestPingsGoOnWhileNothingIsHeld(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		c := link.Client(t)
+		s := suite.Session(t, c)
+		pings := link.Count(recipestest.OpPing)
+		for range 120 {
+			time.Sleep(s.Timeout() / 12)
+			_, _, err := s.Conn().Exists("/")
+			require.NoError(t, err)
+		}
+		require.InDelta(t, 30, link.Count(recipestest.OpPing)-pings, 1)
+	})
 }

@@ -7,23 +7,17 @@ type State int
 
 // The states of a client.
 const (
-	Connected = State(session.Connected) // there is a session, and a connection
-	Suspended = State(session.Suspended) // the connection is gone; the session is not, and can still be trusted
-	Lost      = State(session.Lost)      // the session is over, and with it all that was held
+	Connected = State(session.Connected) // there is a session and a connection
+	Suspended = State(session.Suspended) // the connection is gone, but the session can still be trusted
+	Lost      = State(session.Lost)      // the session has ended and its locks are lost
 	Closed    = State(session.Closed)    // the client was closed; no state comes after this one
 )
 
 // String returns the state in lower case, as in "connected".
 func (s State) String() string {
-	switch s {
-	case Connected:
-		return "connected"
-	case Suspended:
-		return "suspended"
-	case Lost:
-		return "lost"
-	case Closed:
-		return "closed"
+	names := [...]string{Connected: "connected", Suspended: "suspended", Lost: "lost", Closed: "closed"}
+	if s < Connected || s > Closed {
+		return "unknown"
 	}
-	return "unknown"
+	return names[s]
 }

@@ -11,14 +11,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/session"
 )
 
-// WithTLS speaks TLS with the servers, over the connections of [WithDialer] if that is given. Each
-// server has to have a certificate for its host in the connect string, or for cfg.ServerName if
-// that is set. &tls.Config{} trusts the CAs of the system.
+// WithTLS speaks TLS with the servers (over the connections of [WithDialer] if there is one). Each
+// server must have a certificate for its host in the connect string (or for cfg.ServerName).
+// &tls.Config{} trusts the CAs of the system.
 //
-// The version is 1.2 at least. WithTLS returns an error for a lower cfg.MinVersion, and for
-// cfg.InsecureSkipVerify without a VerifyConnection or VerifyPeerCertificate, as any server would
-// then be let in. cfg is cloned. [WithTLSFiles] reads files, and reads them again when they change.
-// The last of the two counts.
+// The version is at least 1.2. WithTLS returns an error for a lower cfg.MinVersion. It also refuses
+// a cfg.InsecureSkipVerify that would let in any server (without a VerifyConnection or
+// VerifyPeerCertificate). cfg is cloned. The last WithTLS or [WithTLSFiles] counts.
 func WithTLS(cfg *tls.Config) ConnectOption {
 	return connectOption(func(c *session.Client) error {
 		switch {
@@ -29,28 +28,26 @@ func WithTLS(cfg *tls.Config) ConnectOption {
 		case cfg.InsecureSkipVerify && cfg.VerifyConnection == nil && cfg.VerifyPeerCertificate == nil:
 			return errors.New("TLS: InsecureSkipVerify lets any server in: set RootCAs, or check certificates in VerifyConnection")
 		}
+
 		cfg := cfg.Clone()
 		c.TLS = func() (*tls.Config, error) { return cfg, nil }
 		return nil
 	})
 }
 
-// A TLSFiles names files in PEM for TLS. The zero value trusts the CAs of the system, and presents
-// no certificate.
+// A TLSFiles names PEM files for TLS. The zero value trusts the CAs of the system and presents no
+// certificate.
 type TLSFiles struct {
 	CA          string // certificates to trust instead of the system's
-	Certificate string // the client's own certificate, and those between it and the CA
+	Certificate string // the client's own certificate and those between it and the CA
 	Key         string // the key of that certificate
-	ServerName  string // what the servers' certificates are for, instead of their hosts in the connect string
+	ServerName  string // the name in the servers' certificates, instead of their hosts in the connect string
 }
 
-// WithTLSFiles is [WithTLS] with certificates from files. Before each handshake the client looks
-// whether a file has another size or time than before, which costs a system call for each, and then
-// reads all of them. As long as they cannot be read, or do not fit together, the former ones are
-// used, and the logger gets a warning, once for each error. So files can be replaced one by one. A
-// connection that exists is not concerned.
-//
-// [Connect] returns an error that names the file if they cannot be read at first.
+// WithTLSFiles is [WithTLS] with certificates from files. The client reads them before each
+// handshake, so files can be replaced one by one. If they can't be read or don't fit together, it
+// uses the former certificates and the logger gets a warning. If they can't be read at first,
+// [Connect] returns an error that names the file.
 func WithTLSFiles(files TLSFiles) ConnectOption {
 	return connectOption(func(c *session.Client) error {
 		loader, err := conn.NewTLSLoader(conn.TLSFiles(files), func(err error) {

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +44,7 @@ func TestBackOffThatEndsLeavesNoClaim(t *testing.T) {
 			"reserve": nil,
 		} {
 			t.Run(verb+" "+name, func(t *testing.T) {
-				for step := 1; step <= steps; step++ {
+				for step := 1; step <= steps; step += suite.Size(1, 3) {
 					synctest.Test(t, func(t *testing.T) {
 						backOffEnds(t, decide, func(link *recipestest.Link) {
 							link.At(step, func() { begin(link) })
@@ -68,19 +69,46 @@ func backOffEnds(t *testing.T, decide func(*queue.Item, context.Context) error, 
 	if decide != nil {
 		it = reserve(t, q)
 	}
+
 	time.Sleep(time.Second)
 	session := suite.Session(t, client)
 
 	arm(link)
 	if decide != nil {
-		_ = decide(it, t.Context()) // which may well be given up
+		_ = decide(it, t.Context()) // it may fail
 	} else if it, err := q.Reserve(t.Context()); err == nil {
 		require.NoError(t, it.Nack(t.Context()))
 	}
 
 	time.Sleep(time.Minute)
-	require.NoError(t, session.Err()) // or that would have cleared away all
+	require.NoError(t, session.Err()) // an expiry would have cleared away everything
 	for _, name := range entries(t, operator, path) {
 		require.Empty(t, children(t, operator, path+"/"+name))
 	}
+}
+
+// The back-off ends while a taker's entry is being removed. So the taker has the data with an
+// error, and the entry comes back while the session lives.
+func TestBackOffOfATakerThatEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link := b.srv.Link(t)
+		once := protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} })
+		q := queue.New(link.Client(t, once), b.path)
+		offer(t, b.queue(), "x")
+		var meet func([]string)
+		meet = func(operations []string) {
+			if !strings.HasPrefix(operations[0], "delete") {
+				link.Meet(1, meet)
+				return
+			}
+			link.Cut()
+			link.Heal()
+		}
+		link.Meet(1, meet)
+
+		data, err := q.Take(t.Context())
+		require.ErrorAs(t, err, new(*queue.UncertainError))
+		require.Equal(t, "x", string(data))
+		comesBack(t, b, 1)
+	})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// What a producer knows of a queue's length is of that queue, and not of another one that was
-// created at the same path and has had as many transactions.
+// A producer must not take the known length of a queue for the length of a later queue at the same
+// path (which has had as many transactions).
 func TestLengthOfAnotherQueueAtThePath(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		operator := srv.Client(t)
@@ -24,7 +24,7 @@ func TestLengthOfAnotherQueueAtThePath(t *testing.T) {
 		bounded := queue.WithMaxLength(2)
 		q, other := queue.New(srv.Client(t), path, bounded), queue.New(srv.Client(t), path, bounded)
 		offer(t, q, "a")
-		time.Sleep(2 * time.Second) // by then its receipt has gone
+		time.Sleep(2 * time.Second) // until its receipt is gone
 		wipe(t, operator, path)
 		_, err := other.OfferAll(t.Context(), [][]byte{[]byte("b"), []byte("c")})
 		require.NoError(t, err)
@@ -35,16 +35,12 @@ func TestLengthOfAnotherQueueAtThePath(t *testing.T) {
 	})
 }
 
-// racing are two producers near the bound, of which the first, over the link, has collided.
-func racing(t *testing.T, srv *recipestest.Server, observers ...protocol.Observer) (link *recipestest.Link, q, other *queue.Queue) {
+// racing returns two producers near the bound. The first (over the link) has collided.
+func racing(t *testing.T, srv *recipestest.Server) (link *recipestest.Link, q, other *queue.Queue) {
 	t.Helper()
 	path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 	link = srv.Link(t)
-	c := link.Client(t)
-	for _, o := range observers {
-		c = c.With(protocol.WithObserver(o))
-	}
-	q = queue.New(c, path, queue.WithMaxLength(900))
+	q = queue.New(link.Client(t), path, queue.WithMaxLength(900))
 	other = queue.New(srv.Client(t), path, queue.WithMaxLength(900))
 	offer(t, q, "a")
 	offer(t, other, "b")
@@ -52,8 +48,8 @@ func racing(t *testing.T, srv *recipestest.Server, observers ...protocol.Observe
 	return link, q, other
 }
 
-// Producers that have collided take turns for a while. Once one of them is alone it does not, and
-// an offer is one request again.
+// Producers near the bound take turns. A producer that is alone again needs one request for an
+// offer.
 func TestTurnsEndWithTheOtherProducers(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, q, _ := racing(t, srv)
@@ -64,6 +60,28 @@ func TestTurnsEndWithTheOtherProducers(t *testing.T) {
 		before := link.Count(recipestest.OpAny)
 		offer(t, q, "x")
 		require.Equal(t, 1, link.Count(recipestest.OpAny)-before)
+	})
+}
+
+// A producer that has the turn, and never pauses, sees the queue become short. From then on others
+// append without a turn, so the length that it knows is no limit any more.
+func TestTurnEndsFarFromTheBound(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, bounded := srv.Root(t)+"/q", queue.WithMaxLength(3000)
+		q, other := queue.New(srv.Client(t), path, bounded), queue.New(srv.Client(t), path, bounded)
+		append := func(q *queue.Queue, n int) error {
+			_, err := q.OfferAll(t.Context(), numbered(0, n))
+			return err
+		}
+		for _, n := range []int{1000, 1000, 900} {
+			require.NoError(t, append(q, n))
+		}
+		require.Len(t, drain(t, t.Context(), other), 2900)
+		require.NoError(t, append(q, 200))
+		require.NoError(t, append(other, 1000))
+		require.NoError(t, append(other, 700))
+		require.NoError(t, append(q, 1000))
+		require.ErrorIs(t, append(q, 1000), queue.ErrFull)
 	})
 }
 
@@ -83,60 +101,34 @@ func TestTurnOfABusyProducerEnds(t *testing.T) {
 				return nil
 			})
 		})
+
 		for range 3 {
 			time.Sleep(100 * time.Millisecond)
 			began := time.Now()
 			offer(t, other, "y")
 			require.Less(t, time.Since(began), 200*time.Millisecond)
 		}
+
 		cancel()
 		require.NoError(t, <-busy)
 	})
 }
 
-// A length that may not be read after a collision ends the call, rather than the old one being
-// taken for it.
-func TestLengthThatMayNotBeReadAfterACollision(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link, path := srv.Link(t), srv.Root(t)
-		q := queue.New(link.Client(t), path, queue.WithMaxLength(5))
-		other := queue.New(srv.Client(t), path, queue.WithMaxLength(5))
-		offer(t, q, "a")
-		offer(t, other, "b")
-		link.Fail(recipestest.OpExists, path, int32(zkwire.CodeNoAuth), 1)
-		require.ErrorIs(t, offerX(t.Context(), q), zk.ErrNoAuth)
-		offer(t, q, "c")
-		require.Equal(t, []string{"a", "b", "c"}, drain(t, t.Context(), other))
-	})
-}
-
-// The numbers seem to be used up, and it may not be asked whether they still are.
-func TestExhaustedQueueThatMayNotBeAsked(t *testing.T) {
+// Each number is used, even the last. Then the server refuses to say whether they are still used
+// up.
+func TestExhaustedQueue(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link := srv.Link(t)
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		q := queue.New(link.Client(t), path)
 		offer(t, q, "a")
 		require.NoError(t, srv.Embedded().SetSequence(path, 1<<31-1<<20-1))
-		offer(t, q, "b")
-		require.ErrorIs(t, offerX(t.Context(), q), protocol.ErrSequenceExhausted)
-		link.Fail(recipestest.OpSync, path, int32(zkwire.CodeNoAuth), 1)
-		require.ErrorIs(t, offerX(t.Context(), q), zk.ErrNoAuth)
-		require.ErrorIs(t, offerX(t.Context(), q), protocol.ErrSequenceExhausted)
-		require.Len(t, drain(t, t.Context(), q), 2)
-	})
-}
-
-// Each number is used, up to the last one.
-func TestLastNumberIsUsed(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
-		require.NoError(t, srv.Embedded().SetSequence(path, 1<<31-1<<20-1-2))
-		q := queue.New(srv.Client(t), path)
-		offer(t, q, "a")
 		id, err := q.Offer(t.Context(), []byte("b"))
 		require.NoError(t, err)
 		require.Equal(t, "qn-2146435071", id)
+		require.ErrorIs(t, offerX(t.Context(), q), protocol.ErrSequenceExhausted)
+		link.Fail(recipestest.OpSync, path, int32(zkwire.CodeNoAuth), 1)
+		require.ErrorIs(t, offerX(t.Context(), q), zk.ErrNoAuth)
 		require.ErrorIs(t, offerX(t.Context(), q), protocol.ErrSequenceExhausted)
 		require.Len(t, drain(t, t.Context(), q), 2)
 	})

@@ -3,9 +3,11 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -16,20 +18,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// A claim is an entry that a consumer has reserved: in one transaction the entry was deleted, and
-// created again below the node held, in its consumer's directory, under a name that is never used
-// again. So the queue's children are the entries that nobody has, whatever is done to a claim hits no
-// other one, and whether a transaction about it was executed shows in whether it is there. Once its
-// consumer's presence is gone, any other consumer puts the entry back.
+// A claim is an entry that a consumer has reserved. One transaction deleted the entry from the
+// queue and created it again in the consumer's directory (below held), under a name that is never
+// used again. So the queue's children are exactly the entries that nobody has, and an operation on
+// a claim can't hit another claim. If the consumer's presence goes, any other consumer puts the
+// entry back.
+//
+// An entry that can't be reserved is a claim at its place in the queue, for a single attempt to
+// remove it.
 type claim struct {
-	record layout.Record
-	data   []byte
-	counts bool   // as an attempt, if its consumer dies
-	node   string // below the queue's path
-	token  int64  // the number of the transaction
+	reading            // the czxid of its Stat is the fencing token
+	dir     *directory // nil if the entry is at its place in the queue
+	// counts reports whether the claim is an attempt if its consumer dies.
+	counts bool
+	ended  atomic.Bool // and is no longer counted
 }
 
-// before is the record as it was before the claim.
+// before returns the record as it was before the claim.
 func (c *claim) before() layout.Record {
 	r := c.record
 	if c.counts {
@@ -38,37 +43,46 @@ func (c *claim) before() layout.Record {
 	return r
 }
 
-// unique is a part of the claim's name that is no other claim's.
+// A directory contains the claims of a presence, which has the same name. The presence is also the
+// receipt of transactions that end these claims. (The directory can't be, because servers delete an
+// empty container, perhaps before the receipt is read.)
+type directory struct {
+	node     string       // its path below the queue's path
+	presence string       // its path, without the chroot
+	claims   atomic.Int64 // in the directory
+	receipt  receipt      // only the settler uses it
+}
+
+// unique returns the part of the claim's name that no other claim has.
 func (c *claim) unique() string {
 	number, _, _ := strings.Cut(path.Base(c.node), ",")
 	return path.Base(path.Dir(c.node)) + "-" + number
 }
 
-// A settlement is the request to end claims and to do more: operations of which the first are about
-// these claims.
+// A settlement is a request to delete claims and do more operations. The first operations delete
+// the claims.
 type settlement struct {
 	batch.Request
-	session *recipe.Session // for the work of the caller
+	session *recipe.Session // of an item's call, which goes on in the background; nil for takers
 	claims  []*claim
 	ops     []any
 }
 
-// A settler ends claims of one session. Settlements that arrive while a transaction is under way go
-// with the next one.
+// A settler ends claims of one session. Settlements that arrive during a transaction go with the
+// next transaction.
 type settler struct {
 	*site
-	presence    presence
 	settlements *batch.Batcher[*settlement]
-	receipt     receipt
 }
 
 func newSettler(p *site) *settler {
-	s := &settler{site: p, presence: presence{site: p, dir: consumersNode, consumes: true, lock: newGate()}}
+	s := &settler{site: p}
 	s.settlements = batch.New(p, p.limits(), s.serve, func(_ *settlement, cause error) error { return uncertain(cause) })
 	return s
 }
 
-// A refusal is the error of one operation of a settlement. Nothing of the settlement was executed.
+// A refusal is the server's error for one operation of a settlement. Nothing of the settlement was
+// executed.
 type refusal struct {
 	operation int
 	error
@@ -76,7 +90,7 @@ type refusal struct {
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// refusedAt returns the operation that a settlement died of, or -1.
+// refusedAt returns the index of the operation that the server refused, or -1.
 func refusedAt(err error) int {
 	if r := (*refusal)(nil); errors.As(err, &r) {
 		return r.operation
@@ -84,21 +98,42 @@ func refusedAt(err error) int {
 	return -1
 }
 
-// claimGone reports whether a settlement of one claim has failed because that was deleted.
-func claimGone(err error) bool { return refusedAt(err) == 0 && errors.Is(err, zk.ErrNoNode) }
+// errGone is the end of a claim that another client has deleted or put back.
+var errGone = fmt.Errorf("%w: the reservation has ended", zk.ErrNoNode)
 
-// settle blocks until claims have ended and more was done, all or nothing. [refusedAt] tells which
-// operation has failed.
+// errTaken is why the removal of an entry in the queue is uncertain.
+var errTaken = errors.New("the entry is gone, and another consumer can have it")
+
+// settle blocks until claims have ended and more was done (all of it or nothing). [refusedAt] says
+// which operation failed.
 func (s *settler) settle(ctx context.Context, work *recipe.Session, claims []*claim, more ...any) error {
 	ops := make([]any, 0, len(claims)+len(more))
 	for _, c := range claims {
-		ops = append(ops, s.deletion(work, c.node, -1))
+		ops = append(ops, s.removal(s.session, &c.reading)...)
 	}
-	return s.settlements.Do(ctx, &settlement{session: work, claims: claims, ops: append(ops, more...)})
+
+	err := s.settlements.Do(ctx, &settlement{session: work, claims: claims, ops: append(ops, more...)})
+	if len(claims) == 1 && refusedAt(err) == 0 && errors.Is(err, zk.ErrNoNode) {
+		err = errGone
+	}
+	return s.ended(err, claims...)
 }
 
-// serve sends one transaction after the other, while there are settlements. If the view's back-off
-// ends, the callers that wait return, and the work goes on.
+// ended counts claims as ended if err says that they have.
+func (s *settler) ended(err error, claims ...*claim) error {
+	if err != nil && err != errGone {
+		return err
+	}
+	for _, c := range claims {
+		if c.dir != nil && !c.ended.Swap(true) {
+			c.dir.claims.Add(-1)
+		}
+	}
+	return err
+}
+
+// serve sends one transaction after the other while there are settlements. If the view's back-off
+// stops, the waiting callers return and the work goes on.
 func (s *settler) serve(life context.Context) {
 	for range s.settlements.Rounds() {
 		over := make(chan struct{})
@@ -107,87 +142,122 @@ func (s *settler) serve(life context.Context) {
 			s.round(life, work)
 			return struct{}{}, nil
 		}, nil)
-
 		if err == protocol.ErrClosed {
-			continue // nothing was begun, and Rounds ends
+			// Nothing was begun, and Rounds ends.
+			continue
 		}
+
 		if err != nil && life.Err() == nil {
 			for _, r := range s.settlements.Pending() {
-				r.session.LetGo(err)
+				if r.session != nil {
+					r.session.LetGo(err)
+				} else {
+					s.settlements.Answer(uncertain(err), r)
+				}
 			}
 		}
+
 		<-over
 	}
-	s.presence.rest()
 }
 
-// round sends the pending settlements, as many as fit into one transaction. Those that were not
-// executed stay pending.
+// round sends as many settlements as fit into one transaction. Settlements that were not executed
+// stay pending.
 func (s *settler) round(life context.Context, work *recipe.Session) {
-	node, err := s.presence.use(life, work)
-	if err == nil && (node != s.receipt.node || s.receipt.doubt) {
-		err = s.receipt.begin(life, work, node)
+	pending := s.settlements.Pending()
+	if len(pending) == 0 {
+		return
 	}
+
+	dir := pending[0].claims[0].dir
 	var sent []*settlement
 	operations := 0
 	collect := func() (ops []any) {
 		sent = s.settlements.Collect(func(r *settlement, room *batch.Room) bool {
-			return room.Take(len(r.ops), recipe.MultiSize(r.ops...))
-		})
-		for _, r := range sent {
+			if r.claims[0].dir != dir || dir == nil && ops != nil {
+				return room.Skip()
+			}
+			if !room.Take(len(r.ops), recipe.MultiSize(r.ops...)) {
+				return false
+			}
 			ops = append(ops, r.ops...)
-		}
+			return true
+		})
+
 		operations = len(ops)
 		return ops
 	}
+
 	undone := func() { s.settlements.Return(sent) }
 	var done result
-	if err == nil {
-		done, err = s.receipt.transact(life, work, collect, undone)
+	var err error
+	if dir != nil {
+		done, err = dir.receipt.transact(life, work, collect, undone)
 	}
-	if errors.Is(err, protocol.ErrQuotaExceeded) && (operations == 0 || done.failed(err) == operations) {
-		// Only deletions are possible now. The claims are gone if a transaction was executed.
+
+	// A full quota allows deletions alone, so there can be no receipt. A transaction was executed
+	// if all of its claims are gone. (Callers have left, perhaps, whose claims go back meanwhile.)
+	// But if a claim is an entry in the queue, others may have taken it.
+	if dir == nil || errors.Is(err, protocol.ErrQuotaExceeded) && done.failed(err) == operations {
 		done, err = transact(life, work, collect, undone, func(ctx context.Context) (bool, error) {
-			stat, err := work.Exists(ctx, s.path+sent[0].claims[0].node)
-			return stat == nil, err
+			for _, r := range sent {
+				if gone, err := s.isGone(ctx, work, &r.claims[0].reading); err != nil || !gone {
+					return false, err
+				}
+			}
+			if dir == nil {
+				return true, errTaken
+			}
+			return true, nil
 		})
 	}
 
-	if sent == nil {
-		sent = s.settlements.Pending()
-	}
 	failed := done.failed(err)
 	switch {
 	case err == nil, errors.Is(err, protocol.ErrUncertain):
 		s.settlements.Answer(err, sent...)
-	case errors.Is(err, errNoReceipt):
-		s.presence.discard()
+	// An operator has deleted the presence, so nothing is reserved in its directory any more. The
+	// directory can be the receipt of the claims that are left.
+	case errors.Is(err, errNoReceipt) && dir.receipt.node == dir.presence:
+		dir.receipt = receipt{node: s.path + dir.node, number: dir.receipt.number, doubt: true}
+		undone()
+	// The settlements stay pending, or Rounds answers them with the session's error.
 	case errors.Is(err, errNothingToDo), s.session.Err() != nil:
+	case sent == nil:
+		s.settlements.Answer(err, pending...)
 	case failed < 0, failed >= operations:
 		s.settlements.Answer(err, sent...)
 	default:
+		// A single settlement was refused. The others are sent again.
 		i := slices.IndexFunc(sent, func(r *settlement) bool {
 			failed -= len(r.ops)
 			return failed < 0
 		})
+
 		s.settlements.Answer(&refusal{failed + len(sent[i].ops), err}, sent[i])
 	}
 }
 
-// putBack moves the entry of a claim.
+// putBack moves the entry of a claim to another place.
 func (s *settler) putBack(ctx context.Context, work *recipe.Session, c *claim, to *place, m move) error {
-	err := to.relocate(ctx, work, m, func(ops []any) (int, error) {
-		err := s.settle(ctx, work, []*claim{c}, ops...)
-		return refusedAt(err) - 1, err
-	})
+	err := to.relocate(ctx, work, &s.place, &c.reading, m)
 	s.returned.Store(true)
-	return err
+	if errors.Is(err, zk.ErrNoNode) {
+		err = errGone
+	}
+	return s.ended(err, c)
 }
 
-// letGo puts claims back, in the background, that were not handed over. The next round waits for the
-// first attempt.
+// letGo puts back claims that no caller got, in the background. The next round waits for the first
+// attempt, so that it sees these entries.
 func (s *settler) letGo(claims ...*claim) {
 	for _, c := range claims {
+		if c.dir == nil {
+			// It may still be there, before entries that are read ahead.
+			s.returned.Store(true)
+			continue
+		}
+
 		s.coming.Add(1)
 		s.session.Go(func(life context.Context, work *recipe.Session) {
 			s.giveUp(life, work, c, c.before(), func() {
@@ -203,22 +273,172 @@ func (s *settler) letGo(claims ...*claim) {
 
 const firstPause = 10 * time.Millisecond
 
-// giveUp puts the entry of a claim back to its place, until that succeeds, the claim is gone or the
-// session is over. It calls tried after the first attempt.
+// giveUp puts the entry of a claim back to its place. It tries until that succeeds, the claim is
+// gone or the session ends. It calls tried after the first attempt.
 func (s *settler) giveUp(life context.Context, work *recipe.Session, c *claim, record layout.Record, tried func()) {
-	defer s.claims.Add(-1)
 	for pause := firstPause; life.Err() == nil; pause = min(2*pause, time.Minute) {
-		err := s.putBack(life, work, c, &s.place, move{record: record, data: c.data})
+		err := s.putBack(life, work, c, &s.place, move{record: record})
 		if pause == firstPause {
 			tried()
 		}
-		if err == nil || claimGone(err) || s.session.Err() != nil {
+
+		if err == nil || err == errGone || s.session.Err() != nil {
 			return
 		}
+
 		work.LetGo(err)
 		if pause == firstPause {
 			s.recipe.Logger().Warn("queue entry not put back yet", "path", s.path, "id", c.record.ID, "error", err)
 		}
+
 		wait(life, pause)
 	}
+}
+
+// transaction returns the operations that reserve as many of the first entries as fit into a
+// transaction.
+func (c *consumer) transaction(entries []*reading, counts bool) (claims []*claim, ops []any) {
+	ops = []any{
+		// If the presence is gone, this fails.
+		&zk.CheckVersionRequest{Path: c.session.Path(c.held.presence), Version: -1},
+		// The Stat has the token.
+		c.setting(c.session, c.held.node, nil, -1),
+	}
+	size, most := recipe.MultiSize(ops...), min(claimBytes, c.session.RequestLimit())
+	for _, r := range entries {
+		c.number++
+		// The number makes the claim's name unique.
+		cl := &claim{reading: *r, dir: c.held, counts: counts}
+		cl.stat, cl.recorded = &zk.Stat{}, true
+		cl.owner, cl.node = c.presence.name, c.held.node+"/"+layout.HeldEntry(c.number, r.ID)
+		if counts {
+			cl.record.Attempts++
+		}
+
+		more := append(c.removal(c.session, r), c.creation(c.session, cl.node, cl.record.Append(r.data), 0))
+		if size += recipe.MultiSize(more...); size > most && len(claims) > 0 {
+			break
+		}
+
+		claims, ops = append(claims, cl), append(ops, more...)
+	}
+
+	return claims, ops
+}
+
+// reserve reserves as many of the first entries as fit into a transaction, all or none. If the
+// answer is lost, it looks whether the first claim exists. If others took an entry first, reserve
+// returns nil, and other entries can be tried.
+func (c *consumer) reserve(life context.Context, entries []*reading, counts bool) error {
+	if err := c.appear(life); err != nil {
+		return err
+	}
+
+	held := c.held
+	claims, ops := c.transaction(entries, counts)
+	n := len(claims)
+	held.claims.Add(int64(n))
+	var token int64
+	lost := false // an answer
+	done, err := recipe.DoOnce(life, c.session, func(conn *zk.Conn) (result, error) {
+		answers, err := recipe.Multi(conn, ops...)
+		if err == nil {
+			token = answers[1].Stat.Mzxid
+		}
+
+		return result{answers}, err
+	}, func(ctx context.Context) (result, bool, error) {
+		lost = true
+		stat, err := c.session.Exists(ctx, c.path+claims[0].node)
+		if err != nil || stat == nil {
+			return result{}, false, err
+		}
+
+		token = stat.Czxid
+		return result{}, true, nil
+	})
+	if err == nil {
+		for _, cl := range claims {
+			cl.stat.Czxid = token
+		}
+
+		c.ahead = append(c.ahead, claims...)
+		c.window.won(entries[n-1].found)
+		c.keep(entries[n:])
+		return nil
+	}
+
+	if c.session.Err() == nil && (lost || errors.Is(err, protocol.ErrUncertain)) {
+		// Claims that exist go back, also if an operator has ended the first of them meanwhile. The
+		// others don't matter.
+		c.letGo(claims...)
+	} else {
+		held.claims.Add(-int64(n))
+	}
+
+	failed := done.failed(err)
+	missing := errors.Is(err, zk.ErrNoNode)
+	switch {
+	case c.session.Err() != nil, failed < 0, failed < 2 && !missing:
+		return err
+	// The presence was deleted. Other consumers put back its claims.
+	case missing && failed == 0:
+		c.presence.discard()
+		c.forget()
+	// The directory was empty, and the server has deleted it.
+	case missing && failed == 1:
+		c.forget()
+		return c.ensure(life, c.session, held.node)
+	// Another consumer was faster.
+	case missing, errors.Is(err, zk.ErrBadVersion):
+		c.report(protocol.EventCollided, 1, err)
+		c.window.lost(n, n)
+	// Entries of other libraries can have children, and can't be deleted then.
+	case errors.Is(err, zk.ErrNotEmpty):
+		c.setAside(path.Base(ops[failed].(*zk.DeleteRequest).Path), err)
+		c.relist()
+	default:
+		return err
+	}
+
+	return nil
+}
+
+// appear makes sure that there are a presence and a directory for its claims.
+func (c *consumer) appear(life context.Context) error {
+	presence, err := c.presence.use(life)
+	if err != nil {
+		return err
+	}
+
+	node := heldNode + "/" + c.presence.name
+	if c.held != nil && c.held.node == node {
+		return nil
+	}
+
+	err = c.ensure(life, c.session, node)
+	if err == nil {
+		c.held = &directory{node: node, presence: presence, receipt: receipt{node: presence}}
+	}
+	return err
+}
+
+// disappear ends the presence if there are no claims.
+func (c *consumer) disappear(life context.Context) error {
+	if err := c.deleteNode(life, c.session, heldNode+"/"+c.presence.name); err != nil {
+		return err
+	}
+	return c.presence.leave(life)
+}
+
+// missed returns the error of an entry that could not be removed at its place. If other entries can
+// be tried, that error wraps [zk.ErrNoNode].
+func (c *consumer) missed(node string, err error) error {
+	switch {
+	case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoAuth):
+		c.setAside(node, err)
+	case !errors.Is(err, zk.ErrBadVersion):
+		return err
+	}
+	return fmt.Errorf("%w: %w", zk.ErrNoNode, err)
 }

@@ -14,13 +14,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// Items yields one item after the other, as [Queue.Reserve] returns them. It ends with the loop,
-// when ctx is cancelled, or with an error of Reserve (ctx's if its deadline has passed), which it
-// yields last.
+// Items yields one item after the other, as [Queue.Reserve] returns them. It ends when the loop
+// does or ctx is cancelled. If Reserve fails (or ctx's deadline passes), Items yields the error
+// last.
 //
-// Items reserves nothing ahead. When the loop ends, the items that it was given stay reserved until
-// they are acknowledged or given back, or the session ends. [Queue.Consume] looks after its items
-// itself.
+// Items reserves nothing ahead. When the loop ends, its items stay reserved until you settle them
+// or the session ends. ([Queue.Consume] settles its items itself.)
 func (q *Queue) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		for {
@@ -32,7 +31,7 @@ func (q *Queue) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	}
 }
 
-// orderly returns err, which has ended a verb that goes on until ctx ends, or nil if ctx was cancelled.
+// orderly returns nil if err is the end of a verb by a cancelled ctx, and err otherwise.
 func orderly(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) && !errors.Is(err, protocol.ErrClosed) && errors.Is(ctx.Err(), context.Canceled) {
 		return nil
@@ -40,11 +39,11 @@ func orderly(ctx context.Context, err error) error {
 	return err
 }
 
-// A ConsumeOption shapes a call of [Queue.Consume]. A nil option does nothing.
+// A ConsumeOption configures a call of [Queue.Consume]. A nil option does nothing.
 type ConsumeOption func(*workforce) error
 
-// WithGrace lets fn finish its work when ctx ends: the context of fn ends d later. The default is 0:
-// it ends at once.
+// WithGrace lets fn finish its work when ctx ends: fn's context ends d later. By default it ends at
+// once.
 func WithGrace(d time.Duration) ConsumeOption {
 	return func(w *workforce) error {
 		if d < 0 {
@@ -55,8 +54,8 @@ func WithGrace(d time.Duration) ConsumeOption {
 	}
 }
 
-// WithPanics lets Consume panic with a [PanicError] after fn has panicked. The item is given back and
-// all workers stop before that.
+// WithPanics makes Consume panic with a [PanicError] if fn panics. Before that the item is given
+// back and all workers stop.
 func WithPanics() ConsumeOption {
 	return func(w *workforce) error {
 		w.panics = true
@@ -64,34 +63,35 @@ func WithPanics() ConsumeOption {
 	}
 }
 
-// Consume works on items with that many workers until ctx ends. Each worker reserves an item, calls
-// fn, settles the item, and begins again. So no more items are reserved than there are workers. The
-// context of fn is [Item.Context] of ctx: it is cancelled when ctx ends, or [WithGrace] later, and
-// when the item is lost.
+// Consume calls fn for one item after the other, in the given number of workers, until ctx ends.
+// Each worker reserves an item, calls fn and settles the item. So at most one item per worker is
+// reserved. The context of fn is [Item.Context] of ctx: it is cancelled when the item is lost, and
+// when ctx ends (or [WithGrace] later).
 //
 //   - If fn returns nil, the item is acknowledged.
 //   - If fn returns an error, the attempt has failed. The item is given back with [After] and
-//     [Because]. The delay grows with the attempt, from 100 milliseconds to a minute: see
-//     [WithRetryDelay]. [WithDeadLetter] bounds the attempts. The logger gets a warning, the
-//     observer the error, and [Info] the reason.
-//   - If fn returns an error after its context has ended with ctx, the item was not finished. It goes
-//     back to its place at once, and that is no attempt.
-//   - If fn panics, the attempt has failed, with the stack as a part of the reason, and the worker
-//     goes on: see [WithPanics].
-//   - If the item is lost meanwhile, it is not acknowledged, and the worker goes on.
-//   - fn may settle the item itself.
+//     [Because]. The delay grows with the attempt from 100 milliseconds to a minute (see
+//     [WithRetryDelay]). [WithDeadLetter] limits the attempts. The logger gets a warning, the
+//     observer gets the error and [Info] shows the reason.
+//   - If fn returns an error after its context has ended with ctx, the item is unfinished. It
+//     goes back to its place at once. That doesn't count as an attempt.
+//   - If fn panics, the attempt has failed and its reason contains the stack. The worker goes on
+//     (but see [WithPanics]).
+//   - If the item is lost meanwhile, it is not acknowledged and the worker goes on.
+//   - fn can settle the item itself.
 //
-// Settling does not depend on ctx. If an item cannot be given back with its delay, the logger gets a
-// warning, and the worker pauses for the delay.
+// Settling does not depend on ctx. If an item can't be given back with its delay, the logger gets a
+// warning and the worker pauses for the delay.
 //
-// Consume blocks. When ctx ends, no worker reserves any more. Consume waits for the calls of fn and
-// settles their items. It returns nil if ctx was cancelled, and ctx's error if its deadline has
-// passed. If Reserve fails, or Ack for another reason than a loss, all workers end in the same way,
-// and Consume returns that error. If a session is lost, the workers go on in the next one.
+// Consume blocks until all workers have ended. When ctx ends, no worker reserves any more. Consume
+// waits for the calls of fn and settles their items. It returns nil if ctx was cancelled, and ctx's
+// error if its deadline has passed. If Reserve fails (or Ack for another reason than a loss), all
+// workers end in the same way and Consume returns that error. If a session is lost, the workers go
+// on in the next session.
 //
-// Consume returns an error before anything is sent if workers is less than 1, fn is nil or an option
-// is bad. fn is called by several goroutines at the same time. Several calls of Consume may be under
-// way.
+// If workers is less than 1, fn is nil or an option is bad, Consume returns an error before it
+// sends anything. Several goroutines call fn at the same time. Several calls of Consume can be
+// under way.
 func (q *Queue) Consume(
 	ctx context.Context, workers int, fn func(ctx context.Context, it *Item) error, opts ...ConsumeOption,
 ) error {
@@ -101,15 +101,18 @@ func (q *Queue) Consume(
 	case fn == nil:
 		return q.recipe.Wrap(errors.New("nil function"))
 	}
+
 	w := &workforce{queue: q, ctx: ctx, fn: fn}
 	for _, option := range opts {
 		if option == nil {
 			continue
 		}
+
 		if err := option(w); err != nil {
 			return q.recipe.Wrap(err)
 		}
 	}
+
 	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
 		return err
 	}
@@ -120,31 +123,36 @@ func (q *Queue) Consume(
 		w.working = working
 		defer stop()
 	}
+
+	// Workers end with ctx, or when one of them fails.
 	w.run, w.stop = context.WithCancel(ctx)
 	defer w.stop()
 	for range workers {
 		w.wait.Go(w.work)
 	}
+
 	w.wait.Wait()
 
 	switch {
 	case w.panicked == nil:
 		return w.err
 	case w.panicked.Value == nil:
-		runtime.Goexit() // as fn did
+		// fn has ended its goroutine, so its caller's goroutine must end too.
+		runtime.Goexit()
 	}
+
 	panic(w.panicked)
 }
 
-// A PanicError is a panic of the function that was given to [Queue.Consume].
+// A PanicError is a panic of the function that [Queue.Consume] called.
 type PanicError struct {
-	Value any    // what fn has panicked with
-	Stack string // of fn's goroutine
+	Value any    // the value of the panic, or nil if fn ended its goroutine
+	Stack string // of the goroutine that fn ran in
 }
 
 func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v\n\n%s", p.Value, p.Stack) }
 
-// Unwrap returns the value, if that is an error.
+// Unwrap returns the value if it is an error.
 func (p *PanicError) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err
@@ -157,17 +165,17 @@ type workforce struct {
 	fn      func(context.Context, *Item) error
 	grace   time.Duration
 	panics  bool
-	working context.Context // of fn
+	working context.Context // the context of fn
 	wait    sync.WaitGroup
-	run     context.Context // until no more items are reserved
+	run     context.Context // ends when no more items may be reserved
 	stop    context.CancelFunc
 
-	mu       sync.Mutex  // protects what follows
-	err      error       // the first one, which has ended the work
-	panicked *PanicError // the first one that has
+	mu       sync.Mutex  // protects the fields below
+	err      error       // the first error, which ended the work
+	panicked *PanicError // the first panic that ended the work
 }
 
-// end makes the workers end because of err or a panic.
+// end makes all workers end, because of err or a panic.
 func (w *workforce) end(err error, panicked *PanicError) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,7 +188,7 @@ func (w *workforce) end(err error, panicked *PanicError) {
 	w.stop()
 }
 
-// work is one worker.
+// work runs one worker.
 func (w *workforce) work() {
 	for {
 		it, err := w.queue.Reserve(w.run)
@@ -188,38 +196,50 @@ func (w *workforce) work() {
 			w.end(orderly(w.ctx, err), nil)
 			return
 		}
-		if w.run.Err() != nil { // it came too late
+
+		// The item came too late, and fn has not seen it.
+		if w.run.Err() != nil {
 			w.unfinished(it)
 			w.end(w.queue.recipe.Wrap(orderly(w.ctx, w.run.Err())), nil)
 			return
 		}
+
 		w.serve(it)
 	}
 }
 
-// serve calls fn for an item and settles it.
+// serve calls fn for an item and settles the item.
 func (w *workforce) serve(it *Item) {
-	exited := true
+	ctx, cancel := it.Context(w.working)
+	err := errors.New("the function has ended its goroutine")
+	exit := &PanicError{} // nil once fn has returned
 	defer func() {
-		if exited { // by fn, with its goroutine
-			w.end(nil, &PanicError{})
-			w.giveBack(it, errors.New("the function has ended its goroutine"))
+		cancel()
+		if value := recover(); value != nil {
+			exit = &PanicError{value, string(debug.Stack())}
+			err = exit
 		}
-	}()
-	err := w.call(it)
-	exited = false
 
-	panicked := (*PanicError)(nil)
+		w.settle(it, err, exit)
+	}()
+
+	err = w.fn(ctx, it)
+	exit = nil
+}
+
+// settle settles an item after fn has returned err. If fn did not return, exit says how it ended.
+func (w *workforce) settle(it *Item, err error, exit *PanicError) {
 	switch {
+	case exit != nil:
+		if w.panics || exit.Value == nil {
+			w.end(nil, exit)
+		}
+
+		w.giveBack(it, err)
 	case err == nil:
 		if err := it.Ack(context.WithoutCancel(w.ctx)); err != nil && !over(err) {
 			w.end(err, nil)
 		}
-	case errors.As(err, &panicked):
-		if w.panics {
-			w.end(nil, panicked)
-		}
-		w.giveBack(it, err)
 	case w.working.Err() != nil:
 		w.unfinished(it)
 	default:
@@ -227,19 +247,7 @@ func (w *workforce) serve(it *Item) {
 	}
 }
 
-// call calls fn, and returns its panic as an error.
-func (w *workforce) call(it *Item) (err error) {
-	ctx, cancel := it.Context(w.working)
-	defer cancel()
-	defer func() {
-		if value := recover(); value != nil {
-			err = &PanicError{value, string(debug.Stack())}
-		}
-	}()
-	return w.fn(ctx, it)
-}
-
-// unfinished gives an item back that has not failed.
+// unfinished gives back an item without a failed attempt.
 func (w *workforce) unfinished(it *Item) {
 	err := it.decide(context.WithoutCancel(w.ctx), unused, nack{}, nil)
 	if err != nil && !over(err) {
@@ -247,8 +255,8 @@ func (w *workforce) unfinished(it *Item) {
 	}
 }
 
-// giveBack gives an item back that fn has failed with. If that is not possible with a delay, the
-// item may come back at once, so the worker pauses.
+// giveBack gives back an item after a failed attempt. If that isn't possible with a delay, the
+// worker pauses (because the item can come back at once).
 func (w *workforce) giveBack(it *Item, failure error) {
 	log := w.queue.recipe.Logger().With("path", w.queue.path, "id", it.ID(), "attempt", it.Attempt(), "failure", failure)
 	delay := max(0, w.queue.retryDelay(it.Attempt()))
@@ -256,6 +264,7 @@ func (w *workforce) giveBack(it *Item, failure error) {
 	if delay == 0 {
 		back = AtTail()
 	}
+
 	err := it.Nack(context.WithoutCancel(w.ctx), back, Because(failure))
 	switch {
 	case err == nil && it.lastAttempt():
@@ -265,13 +274,14 @@ func (w *workforce) giveBack(it *Item, failure error) {
 	case !over(err):
 		log.Warn("item has failed, and could not be given back as it should be", "error", err)
 		select {
-		case <-time.After(max(delay, 1)): // a timer of 0 would not let others run
+		// Even without a delay the worker must let other goroutines run.
+		case <-time.After(max(delay, 1)):
 		case <-w.run.Done():
 		}
 	}
 }
 
-// over reports whether an item had ended, or may have, before it could be settled.
+// over reports whether the item had ended, or may have ended, before it was settled.
 func over(err error) bool {
 	return errors.Is(err, protocol.ErrLost) || errors.Is(err, protocol.ErrReleased) ||
 		errors.Is(err, protocol.ErrUncertain)

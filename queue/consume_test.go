@@ -18,10 +18,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// create creates a persistent node.
-func create(t *testing.T, c *protocol.Client, path, data string) {
+// create creates a persistent node with these permissions for all.
+func create(t *testing.T, c *protocol.Client, path, data string, permissions int32) {
 	t.Helper()
-	_, err := suite.Session(t, c).Conn().Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll))
+	_, err := suite.Session(t, c).Conn().Create(path, []byte(data), 0, zk.WorldACL(permissions))
 	require.NoError(t, err)
 }
 
@@ -50,9 +50,11 @@ func TestConsume(t *testing.T) {
 			defer busy.Add(-1)
 			for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
 			}
+
 			if it.Attempt() == 1 && strings.HasSuffix(string(it.Data()), "7") {
 				return errors.New("not now")
 			}
+
 			if done.Add(1) == n {
 				cancel()
 			}
@@ -64,7 +66,7 @@ func TestConsume(t *testing.T) {
 	})
 }
 
-// An item that always fails is tried less and less often, and does not hold up others.
+// An item that always fails is tried less and less often. It does not hold up others.
 func TestConsumeOfAPoisonItem(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		dead := queue.New(srv.Client(t), srv.Root(t)+"/dead")
@@ -74,8 +76,7 @@ func TestConsumeOfAPoisonItem(t *testing.T) {
 				delays = append(delays, attempt)
 				return time.Duration(attempt) * time.Minute
 			}))
-		ctx, cancel := contextFor(t, 20*time.Minute)
-		defer cancel()
+		ctx := suite.Within(t, 20*time.Minute)
 		var poison []time.Time
 		others := 0
 		err := q.Consume(ctx, 1, func(_ context.Context, it *queue.Item) error {
@@ -83,6 +84,7 @@ func TestConsumeOfAPoisonItem(t *testing.T) {
 				poison = append(poison, time.Now())
 				return errors.New("poison")
 			}
+
 			others++
 			return nil
 		})
@@ -93,6 +95,7 @@ func TestConsumeOfAPoisonItem(t *testing.T) {
 			pause := poison[i+1].Sub(poison[i])
 			require.GreaterOrEqual(t, pause, time.Duration(i+1)*time.Minute)
 		}
+
 		require.Equal(t, []int{1, 2, 3, 4}, delays)
 		require.Empty(t, entries(t, client, path))
 		letter := reserve(t, dead)
@@ -105,8 +108,7 @@ func TestConsumeOfAPoisonItem(t *testing.T) {
 func TestDefaultRetryDelays(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		q, _, _ := consumed(t, srv, 1)
-		ctx, cancel := contextFor(t, time.Hour)
-		defer cancel()
+		ctx := suite.Within(t, time.Hour)
 		n := 0
 		err := q.Consume(ctx, 2, func(context.Context, *queue.Item) error { n++; return errors.New("no") })
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -115,25 +117,25 @@ func TestDefaultRetryDelays(t *testing.T) {
 	})
 }
 
-// An item that may not be moved comes back at once, and its worker pauses all the same.
+// An item that can't be moved comes back at once, but its worker pauses.
 func TestConsumeWithoutThePermissionToMove(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		q, client, path := consumed(t, srv, 0)
-		create(t, client, path+"/qn-2147483000", "x") // no number is left for it to move to
-		ctx, cancel := contextFor(t, time.Hour)
-		defer cancel()
+		create(t, client, path+"/qn-2147483000", "x", zk.PermAll) // it has no number left to move to
+		ctx := suite.Within(t, time.Hour)
 		n := 0
 		q.Consume(ctx, 1, func(context.Context, *queue.Item) error {
 			n++
 			time.Sleep(time.Second)
 			return errors.New("no")
 		})
+
 		require.Less(t, n, 80)
 		require.Greater(t, n, 50)
 	})
 }
 
-// What ends the workers is returned, once what is under way is settled.
+// Consume returns the error that ended the workers, after their items are settled.
 func TestConsumeReturnsErrors(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		q, client, _ := consumed(t, srv, 1)
@@ -146,6 +148,7 @@ func TestConsumeReturnsErrors(t *testing.T) {
 				return nil
 			})
 		}()
+
 		<-began
 		synctest.Wait()
 		client.Close()

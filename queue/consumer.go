@@ -10,61 +10,62 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/batch"
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// A removal is the request of a Take, a Poll, a PollN or a reservation. All of them get claims.
+// A removal is the request of a Take, a Poll, a PollN or a reservation. They all get claims.
 type removal struct {
 	batch.Request
-	max     int  // entries
-	wait    bool // for entries to come
-	reserve bool // for a caller that counts attempts
+	max     int  // number of entries
+	wait    bool // until there is an entry
+	reserve bool // the caller counts attempts
 
 	claims []*claim
-	plain  []*reading // instead, where none can be reserved
 }
 
-// A consumer reserves entries under one session, for all callers in this process. These never
-// compete among themselves, and share transactions. One whose callers take entries as fast as the
-// network carries them reserves some ahead.
+// A consumer reserves entries under one session for all callers in this process. These callers
+// never compete among themselves and share transactions. If callers take entries as fast as the
+// network carries them, the consumer reserves some entries ahead.
 type consumer struct {
 	*settler
+	presence presence
+	held     *directory // of the presence
 	returner returner
 	requests *batch.Batcher[*removal]
-	number   int // of the latest claim
+	number   int // number of the latest claim
 
-	ahead   []*claim      // that nobody has yet
-	made    time.Time     // when the last ones were
-	some    int           // how many
-	elapsed time.Duration // for them
-	size    int           // how many to make at once for takers
+	ahead []*claim // claims that no caller has yet
+	// made is when the latest block of claims was made, some is the size of that block, and elapsed
+	// is the time that it took.
+	made    time.Time
+	some    int
+	elapsed time.Duration
+	size    int // of the next block, for takers
 
 	window window
-	begun  []*readAhead // a block that is being read already
-	empty  bool         // the latest listing was
-	spot   spot         // in the line of those that wait
+	begun  []*readAhead // entries of the next block, which are being read
+	empty  bool         // the latest listing was empty
+	spot   spot         // the place in the line of waiting consumers
 
-	mu     sync.Mutex           // protects what follows
-	aside  map[string]time.Time // entries that could not be delivered, and until when they are left alone
-	reason error                // the last one
-	warned time.Time            // when the logger got one
+	mu         sync.Mutex       // protects the fields below
+	aside      map[string]error // entries that could not be delivered, and why
+	asideUntil time.Time        // when they are tried again
 }
 
 const (
 	mostAhead  = 32
-	aheadFor   = 50 * time.Millisecond // what is ahead stays so long without a caller
-	claimBytes = 512 << 10             // of a transaction with several claims
+	aheadFor   = 50 * time.Millisecond // how long claims ahead wait for a caller
+	claimBytes = 512 << 10             // limit of a transaction with several claims
 )
 
 func newConsumer(s *site) *consumer {
-	c := &consumer{settler: newSettler(s), size: 1, aside: make(map[string]time.Time)}
-	c.returner.site, c.returner.lock = s, newGate()
+	c := &consumer{settler: newSettler(s), size: 1, aside: make(map[string]error)}
+	c.presence, c.returner.site = presence{site: s, dir: consumersNode}, s
 	c.spot = spot{session: s.session, dir: s.path + waitingNode, kind: "wait-"}
 	c.requests = batch.New(s, s.limits(), c.serve, func(_ *removal, cause error) error { return cause })
 	return c
 }
 
-// unsure returns err for entries of which it is not known whether they were removed.
+// unsure wraps err in an UncertainError: entries may have been removed.
 func unsure(claims []*claim, err error) error {
 	u := &UncertainError{Err: err}
 	for _, cl := range claims {
@@ -73,15 +74,13 @@ func unsure(claims []*claim, err error) error {
 	return u
 }
 
-// ask blocks until there are claims for r, or not.
+// ask blocks until r has claims or an error.
 func (c *consumer) ask(ctx context.Context, r *removal) (*removal, error) {
 	return r, c.requests.Do(ctx, r)
 }
 
-// serve gives the pending requests what there is, again and again, and waits when the queue is
-// empty.
+// serve gives entries to the pending requests again and again. While the queue is empty, it waits.
 func (c *consumer) serve(life context.Context) {
-	defer c.presence.rest()
 	defer c.spot.leave()
 	for pending := range c.requests.Rounds() {
 		found, err := c.round(life, pending)
@@ -90,21 +89,21 @@ func (c *consumer) serve(life context.Context) {
 			c.forget()
 			c.requests.Answer(cmp.Or(c.session.Err(), err), pending...)
 		case found:
-			if c.spot.others {
-				c.spot.leave()
-			}
+			c.spot.yield(life)
 		default:
+			// Calls that do not wait end here. The others wait together.
 			if atOnce := slices.DeleteFunc(pending, func(r *removal) bool { return r.wait }); len(atOnce) > 0 {
 				c.requests.Answer(c.nothing(), atOnce...)
 			} else {
 				c.waitForEntries(life)
 			}
 		}
+
 		c.linger(life)
 	}
 }
 
-// round gives the pending requests what there is, and reports whether there was anything.
+// round gives entries to the pending requests and reports whether it found any.
 func (c *consumer) round(life context.Context, pending []*removal) (found bool, err error) {
 	need, atOnce := 0, false
 	var takers []*removal
@@ -115,31 +114,40 @@ func (c *consumer) round(life context.Context, pending []*removal) (found bool, 
 			takers = append(takers, r)
 		}
 	}
+
 	counts := len(takers) < len(pending)
-	if late := time.Duration(c.some+4) * c.keepsAhead(); len(c.ahead) > 0 && (counts || time.Since(c.made) > late) {
+	// Claims for takers are no attempts, so a reservation can't have them. An entry that has gone back
+	// to its place may come before them.
+	if len(c.ahead) > 0 && (counts || c.coming.Load() > 0 || c.returned.Load()) {
 		c.putBackAhead()
 	}
+
 	if len(c.ahead) > 0 && len(c.ahead) >= min(pending[0].max, mostAhead) {
 		c.hand()
 		return true, nil
 	}
 
-	for c.coming.Load() > 0 { // to a place before those to be found
+	// Entries that go back to their places must be there before we look.
+	for c.coming.Load() > 0 {
 		select {
 		case <-c.came:
 		case <-life.Done():
 			return false, c.session.Err()
 		}
 	}
+
 	if !counts && !c.priorities && len(c.ahead) == 0 {
 		need += c.ration() - 1
 	}
+
 	began, before := time.Now(), len(c.ahead)
 	entries, err := c.find(life, min(need, maxOps)-before, atOnce && before == 0)
 	if err == nil && len(entries) > 0 {
 		err = c.reserve(life, entries, counts)
 		c.made, c.some, c.elapsed = time.Now(), len(c.ahead)-before, time.Since(began)
 	}
+
+	// Nothing can be reserved, but deletions work even under a full quota.
 	if len(takers) > 0 && (errors.Is(err, protocol.ErrQuotaExceeded) || errors.Is(err, protocol.ErrTooLarge)) {
 		c.requests.Answer(err, slices.DeleteFunc(pending, func(r *removal) bool { return !r.reserve })...)
 		c.putBackAhead()
@@ -148,29 +156,28 @@ func (c *consumer) round(life context.Context, pending []*removal) (found bool, 
 	} else if err != nil {
 		return false, err
 	}
+
 	c.hand()
 	return before+len(entries) > 0, nil
 }
 
-// handPlainly lets takers remove entries themselves, as none can be reserved.
+// handPlainly lets each taker remove an entry itself, because none can be reserved. The other
+// entries are for the next callers.
 func (c *consumer) handPlainly(takers []*removal, entries []*reading) {
 	for _, r := range takers {
 		if len(entries) == 0 {
-			return
+			break
 		}
-		n := 1
-		for size := 0; n < min(r.max, len(entries)); n++ {
-			if size += recipe.MultiSize(c.removal(c.session, entries[n])...); size > c.limits().Bytes {
-				break
-			}
+		r.claims = []*claim{{reading: *entries[0]}}
+		if left := c.requests.Answer(nil, r); len(left) == 0 {
+			entries = entries[1:]
 		}
-		r.plain, entries = entries[:n], entries[n:]
-		c.requests.Answer(nil, r)
 	}
+	c.keep(entries)
 }
 
-// ration returns how many claims to make at once for a single taker. It is more if the last ones
-// went as fast as the network carries them.
+// ration returns the size of the next block for a single taker. It grows while callers take entries
+// as fast as the network carries them.
 func (c *consumer) ration() int {
 	if c.some > 0 && time.Since(c.made) < time.Duration(c.some+2)*c.elapsed {
 		c.size = min(2*c.size, mostAhead)
@@ -180,49 +187,52 @@ func (c *consumer) ration() int {
 	return c.size
 }
 
-// hand gives the pending requests the claims that there are.
+// hand gives the claims that nobody has to the pending requests.
 func (c *consumer) hand() {
 	given := c.requests.Collect(func(r *removal, room *batch.Room) bool {
 		n := min(r.max, len(c.ahead))
 		if n == 0 || r.reserve && !c.ahead[0].counts {
 			return room.Skip()
 		}
+
 		r.claims = slices.Clone(c.ahead[:n])
 		c.ahead = c.ahead[n:]
 		return true
 	})
-	for _, r := range slices.Backward(c.requests.Answer(nil, given...)) { // whose callers have left
+
+	// Some callers have left meanwhile, so their claims are for the next ones.
+	for _, r := range slices.Backward(c.requests.Answer(nil, given...)) {
 		c.ahead = append(slices.Clone(r.claims), c.ahead...)
 	}
 }
 
-// linger keeps what is ahead for the next callers, for a moment, and puts it back.
+// linger keeps the claims ahead for the next callers. After a moment without callers it puts them
+// back. The presence stays a little longer, and as long as there are claims.
 func (c *consumer) linger(life context.Context) {
-	if len(c.ahead) == 0 && c.spot.own == nil {
-		return
+	if (len(c.ahead) > 0 || c.spot.own != nil) && c.requests.Idle(life, c.keepsAhead()) {
+		c.putBackAhead()
+		c.spot.leave()
 	}
-	kept, cancel := context.WithTimeout(life, c.keepsAhead())
-	defer cancel()
-	for len(c.requests.Pending()) == 0 {
-		select {
-		case <-c.requests.Woken():
-		case <-kept.Done():
-			c.putBackAhead()
-			c.spot.leave()
+
+	for pause := idlePresence; c.presence.name != "" && c.requests.Idle(life, pause); {
+		switch used := c.held != nil && c.held.claims.Load() > 0; {
+		case life.Err() != nil:
 			return
+		case !used && c.disappear(life) != nil:
+			pause = min(2*pause, time.Minute) // a permission is missing, perhaps
 		}
 	}
 }
 
 func (c *consumer) keepsAhead() time.Duration { return min(max(aheadFor, 4*c.elapsed), 10*aheadFor) }
 
-// putBackAhead puts back what nobody has asked for. The next listing waits for that.
+// putBackAhead puts back the claims that no caller has asked for. The next listing waits for that.
 func (c *consumer) putBackAhead() {
 	c.letGo(c.ahead...)
 	c.ahead, c.size = nil, 1
 }
 
-// forget drops what was read, and lets go what is ahead.
+// forget drops the listing and puts back the claims ahead.
 func (c *consumer) forget() {
 	c.putBackAhead()
 	c.relist()

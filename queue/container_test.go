@@ -16,8 +16,8 @@ import (
 )
 
 // An operator has made the queue's node a container. At each step of a call another consumer takes
-// the only entry, the server reaps the empty container, and a producer offers to the new one. Both
-// entries stay, or are returned.
+// the only entry, the server reaps the empty container and a producer offers to the new container.
+// No entry is lost.
 func TestReapedQueueLosesNothing(t *testing.T) {
 	t.Parallel()
 	for name, play := range map[string]func(t *testing.T, q *queue.Queue) (taken [][]byte){
@@ -74,7 +74,7 @@ func TestReapedQueueLosesNothing(t *testing.T) {
 						taken = append(taken, string(data))
 					}
 					srv.Embedded().ReapContainers()
-					srv.Embedded().ReapContainers() // what the first time has emptied
+					srv.Embedded().ReapContainers() // the container that the first run emptied
 					offer(t, other, "new")
 					offered = append(offered, "new")
 				})

@@ -12,56 +12,59 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// bury moves an entry that is claimed to the dead letters.
-func (q *Queue) bury(life context.Context, work *recipe.Session, u *under, c *claim, record layout.Record) error {
+// toDeadLetters moves a claimed entry to the dead letters.
+func (q *Queue) toDeadLetters(life context.Context, work *recipe.Session, u *under, c *claim, record layout.Record) error {
 	letter := layout.Record{
 		ID: layout.DeadID(c.unique()), Since: record.Since, Reason: record.Reason,
 		Origin: &layout.Origin{Queue: q.path, ID: record.ID, Attempts: record.Attempts},
 	}
-	return u.putBack(life, work, c, &q.deadLetters.place, move{record: letter, data: c.data, tail: true})
+	return u.putBack(life, work, c, &q.deadLetters.place, move{record: letter, tail: true})
 }
 
-// buryLate moves an entry that was reserved once too often to the dead letters. If they do not take
-// it, the entry is given back and set aside.
-func (q *Queue) buryLate(life context.Context, work *recipe.Session, u *under, c *claim) error {
+// toDeadLettersLate moves an entry that was reserved once too often to the dead letters. If they
+// refuse it, the entry is given back and set aside.
+func (q *Queue) toDeadLettersLate(life context.Context, work *recipe.Session, u *under, c *claim) error {
 	record := c.before()
 	if record.Reason == "" {
 		record.Reason = "not acknowledged by its last consumer"
 	}
-	err := q.bury(life, work, u, c, record)
+
+	err := q.toDeadLetters(life, work, u, c, record)
 	switch {
-	case err == nil, claimGone(err):
-		u.claims.Add(-1)
-		if err == nil {
-			q.recipe.Report(protocol.Event{
-				Kind: protocol.EventDeadLettered, Session: u.session.ID(), Token: c.token, Count: 1,
-			})
-		}
-		return nil
+	case err == nil:
+		q.recipe.Report(protocol.Event{
+			Kind: protocol.EventDeadLettered, Session: u.session.ID(), Token: c.stat.Czxid, Count: 1,
+		})
+	case err == errGone:
 	case u.session.Err() != nil:
-		u.claims.Add(-1)
 		return u.session.Err()
-	case !errors.Is(err, protocol.ErrUncertain):
-		u.setAside(c.record.Node, fmt.Errorf("move to the dead letters at %s: %w", q.deadLetters.path, err))
+	default:
+		// Unless it is set aside, the entry would be reserved and refused again and again.
+		if !errors.Is(err, protocol.ErrUncertain) {
+			u.setAside(c.record.Node, fmt.Errorf("move to the dead letters at %s: %w", q.deadLetters.path, err))
+		}
+
+		u.letGo(c)
 	}
-	u.letGo(c)
+
 	return nil
 }
 
 // Redrive moves up to max dead letters of this queue from dead (see [WithDeadLetter]) back to this
-// queue, the oldest first. They go to the tail with their data, age, former ID and the reason of
-// their failure, and their attempts begin again. Each moves in a transaction of its own, so none is
-// lost or doubled, even if others work on dead.
+// queue, oldest first. They go to the tail and keep their data, age, former ID and reason. Their
+// attempts begin again. Each letter moves in its own transaction, so no letter is lost or doubled
+// even if others work on dead.
 //
-// Redrive returns how many it has moved, also with an error. If that wraps [protocol.ErrUncertain],
-// one more may have moved. It blocks until it is done or ctx ends. If a session is lost, it goes on
-// in the next session. A max below 1, or a bad dead, is an error before any I/O. Other errors are
-// ctx's, [protocol.ErrClosed], [protocol.ErrSequenceExhausted], or the server's own. It is safe for
-// concurrent use.
+// Redrive returns how many letters it has moved, even with an error. If the error wraps
+// [protocol.ErrUncertain], one more letter may have moved. Redrive blocks until it is done or ctx
+// ends. If a session is lost, it goes on in the next session. A max below 1 or a bad dead is an
+// error before any I/O. Other errors wrap ctx's error, [protocol.ErrClosed] or
+// [protocol.ErrSequenceExhausted], or are the server's own. It is safe for concurrent use.
 func (q *Queue) Redrive(ctx context.Context, dead *Queue, max int) (moved int, err error) {
 	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
 		return 0, err
 	}
+
 	switch {
 	case dead == nil:
 		err = errors.New("the dead-letter queue is nil")
@@ -70,51 +73,64 @@ func (q *Queue) Redrive(ctx context.Context, dead *Queue, max int) (moved int, e
 	case max < 1:
 		err = fmt.Errorf("Redrive needs a max of at least 1, got %d", max)
 	}
+
 	if err == nil {
 		err = dead.recipe.Validate(nil)
 	}
+
 	if err != nil {
 		return 0, q.recipe.Wrap(err)
 	}
-	open := "" // the letter that a lost session may have moved
+
+	open := "" // a letter that the lost session may have moved
 	_, err = ask(ctx, q, func(s *recipe.Session) (struct{}, error) {
 		if err := s.Sync(ctx, dead.path); err != nil {
 			return struct{}{}, err
 		}
+
+		// A letter's record goes with the letter, so the record says whether it moved.
 		if open != "" {
 			stat, err := s.Exists(ctx, dead.path+returnedPath(open))
 			if err != nil {
 				return struct{}{}, err
 			}
+
 			if open = ""; stat == nil {
 				moved++
 			}
 		}
+
 		children, _, err := dead.children(ctx, s, "")
 		if err != nil {
 			return struct{}{}, err
 		}
+
 		for _, e := range dead.entries(children) {
 			if moved >= max {
 				break
 			}
+
 			done, err := q.redrive(ctx, s, dead, e)
 			if errors.Is(err, protocol.ErrUncertain) {
 				open = e.ID
 			}
+
 			if err != nil {
 				return struct{}{}, err
 			}
+
 			if done {
 				moved++
 			}
 		}
+
 		return struct{}{}, nil
 	})
+
 	return moved, err
 }
 
-// redrive moves an entry of dead, if it comes from q.
+// redrive moves an entry of dead if it is a letter of q.
 func (q *Queue) redrive(ctx context.Context, s *recipe.Session, dead *Queue, f found) (done bool, err error) {
 	if f.Node == f.ID {
 		return false, nil
@@ -124,8 +140,7 @@ func (q *Queue) redrive(ctx context.Context, s *recipe.Session, dead *Queue, f f
 		return false, ignore(err, zk.ErrNoNode, zk.ErrNoAuth)
 	}
 	record := layout.Record{ID: r.record.Origin.ID, Since: r.record.Since, Reason: r.record.Reason}
-	err = q.relocate(ctx, s, move{record: record, data: r.data, tail: true}, func(ops []any) (int, error) {
-		return dead.end(ctx, s, r, ops...)
-	})
-	return err == nil, ignore(err, zk.ErrNoNode, zk.ErrBadVersion) // a consumer was faster
+	err = q.relocate(ctx, s, &dead.place, r, move{record: record, tail: true})
+	// If a consumer was faster, the letter is not ours to move.
+	return err == nil, ignore(err, zk.ErrNoNode, zk.ErrBadVersion)
 }

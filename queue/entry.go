@@ -3,27 +3,32 @@ package queue
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// A found is an entry of a listing, and where it is.
+// A found is an entry of a listing, and its place.
 type found struct {
 	layout.Entry
-	node  string // below the queue's path
-	owner string // of the claim; empty if it is not reserved
-	due   int64  // if it is delayed, in milliseconds since 1970
+	node  string // its path below the queue's path
+	owner string // owner of the claim; empty if the entry is not reserved
+	due   int64  // in milliseconds since 1970; 0 if the entry is not delayed
 }
 
-// beside reports whether the entry is reserved or delayed. Its data then follows its record.
+// beside reports whether the entry is reserved or delayed. If so, its node contains its record and
+// then its data.
 func (f *found) beside() bool { return f.owner != "" || f.due != 0 }
 
 // entries returns the entries among the children of a queue, in the order of delivery. Negative
-// numbers, which follow the counter's end, come last.
+// numbers (after the end of the counter) come last.
 func (p *place) entries(children []string) []found {
 	all := make([]found, 0, len(children))
 	for _, child := range children {
@@ -43,7 +48,7 @@ func inOrder(a, b found) int {
 }
 
 // heldIn and delayedIn return the entries among the children of a directory of reserved or delayed
-// entries, which have the ID in the names of their nodes.
+// entries. The names of their nodes contain their IDs.
 
 func heldIn(owner string, children []string) (all []found) {
 	for _, child := range children {
@@ -63,7 +68,7 @@ func delayedIn(bucket string, children []string) (all []found) {
 	return all
 }
 
-// withID returns the entry with an ID, as it was before it moved.
+// withID returns the entry with an ID, as if it had never moved.
 func withID(id string) layout.Entry {
 	e, ok := layout.ParseEntry(id, true)
 	if !ok {
@@ -73,68 +78,87 @@ func withID(id string) layout.Entry {
 	return e
 }
 
-// A reading is an entry that was read, and what is known of it.
+// A reading is an entry that was read, with its record.
 type reading struct {
 	found
 	stat     *zk.Stat
 	data     []byte
 	record   layout.Record
-	recorded bool // there is a record
+	recorded bool // the record exists
 }
 
-// read reads an entry, with what is known of it. If there is a record beside an entry, they were
-// created together.
+// read reads an entry and its record. A record beside an entry counts only if both were created
+// together.
 func (p *place) read(ctx context.Context, s *recipe.Session, f found) (*reading, error) {
 	data, stat, err := s.Get(ctx, p.path+f.node)
 	if err != nil {
 		return nil, err
 	}
+
 	r := &reading{found: f, stat: stat, data: data}
 	switch {
 	case f.beside():
 		r.record, r.data, r.recorded = layout.ParseRecord(data)
-	case f.Node != f.ID || stat.Version > 0: // see [move]
+	// An entry that has come back has another name or a version (see [move]).
+	case f.Node != f.ID || stat.Version > 0:
 		b, beside, err := s.Get(ctx, p.path+returnedPath(f.ID))
 		if ignore(err, zk.ErrNoNode, zk.ErrNoAuth) != nil {
 			return nil, err
 		}
+
 		if err == nil && beside.Czxid == stat.Czxid {
 			r.record, _, r.recorded = layout.ParseRecord(b)
 		}
+
 		fallthrough
 	default:
 		r.record.Node = f.Node
 	}
+
 	r.record.ID = f.ID
 	if r.record.Since == 0 {
 		r.record.Since = max(stat.Ctime, 0)
 	}
+
 	return r, nil
 }
 
-// removal are the operations that remove an entry as it was read.
+// removal returns the operations that remove an entry as it was read. (The name of a claim is never
+// used again. So its version doesn't matter, and a claim that an operator has written ends as
+// well.)
 func (p *place) removal(s *recipe.Session, r *reading) []any {
-	ops := []any{p.deletion(s, r.node, r.stat.Version)}
+	version := r.stat.Version
+	if r.owner != "" {
+		version = -1
+	}
+
+	ops := []any{p.deletion(s, r.node, version)}
 	if r.recorded && !r.beside() {
 		ops = append(ops, p.deletion(s, returnedPath(r.ID), -1))
 	}
 	return ops
 }
 
-// end removes an entry as it was read, and does more, all or nothing. It returns at which of the
-// further operations it has failed. After a lost answer it has succeeded if the entry is gone.
+// end removes an entry as it was read and does more (all of it or nothing). It returns which of the
+// further operations failed. After a lost answer, end succeeds if the entry is gone.
 func (p *place) end(ctx context.Context, s *recipe.Session, r *reading, more ...any) (failed int, err error) {
 	removal := p.removal(s, r)
 	ops := slices.Concat(removal, more)
 	done, err := transact(ctx, s, func() []any { return ops }, func() {}, func(ctx context.Context) (bool, error) {
-		stat, err := s.Exists(ctx, p.path+r.node)
-		return err == nil && (stat == nil || stat.Czxid != r.stat.Czxid), ignore(err, zk.ErrNoAuth)
+		gone, err := p.isGone(ctx, s, r)
+		return gone, ignore(err, zk.ErrNoAuth)
 	})
 	return done.failed(err) - len(removal), err
 }
 
-// A snapshot is what stands beside the entries that nobody has: what is reserved, what is delayed,
-// and the state of their directories.
+// isGone reports whether the entry that was read is gone. (A claim of unknown outcome has no czxid,
+// and its name is never used again.)
+func (p *place) isGone(ctx context.Context, s *recipe.Session, r *reading) (bool, error) {
+	stat, err := s.Exists(ctx, p.path+r.node)
+	return err == nil && (stat == nil || r.stat.Czxid != 0 && stat.Czxid != r.stat.Czxid), err
+}
+
+// A snapshot lists the reserved and the delayed entries, with the state of their directories.
 type snapshot struct {
 	entries []found
 	state   []zk.Stat
@@ -146,41 +170,51 @@ func (p *place) snapshot(ctx context.Context, s *recipe.Session) (shot snapshot,
 		if err = cmp.Or(err, failed); stat != nil {
 			shot.state = append(shot.state, zk.Stat{Czxid: stat.Czxid, Cversion: stat.Cversion})
 		}
+
 		slices.Sort(names)
 		return names
 	}
+
 	for _, owner := range list(heldNode) {
 		shot.entries = append(shot.entries, heldIn(owner, list(heldNode+"/"+owner))...)
 	}
+
 	for _, bucket := range list(delayedNode) {
 		shot.entries = append(shot.entries, delayedIn(bucket, list(delayedNode+"/"+bucket))...)
 	}
+
 	return shot, err
 }
 
-// snapshots is how often list looks for a moment at which nothing has moved.
+// snapshots is how often list tries to find a moment without moves.
 const snapshots = 4
 
-// list returns the entries, in order, at a moment after the call began. While entries move all the
-// time, steady is false: one that has moved meanwhile may be missing or be out of date.
+// list returns all entries (in order) at a moment after the call began. If entries move all the
+// time, steady is false: an entry that has moved meanwhile can be missing or listed at a former
+// place.
 func (p *place) list(ctx context.Context, s *recipe.Session) (all []found, steady bool, err error) {
 	if err := s.Sync(ctx, p.path); err != nil {
 		return nil, false, err
 	}
+
 	before, err := p.snapshot(ctx, s)
 	if err != nil {
 		return nil, false, err
 	}
+
 	for n := 0; n < snapshots && !steady; n++ {
 		children, _, err := p.children(ctx, s, "")
 		if err != nil {
 			return nil, false, err
 		}
+
 		after, err := p.snapshot(ctx, s)
 		if err != nil {
 			return nil, false, err
 		}
+
 		all = slices.Concat(before.entries, after.entries, p.entries(children))
+		// The queue was listed between two equal snapshots, so no entry has moved meanwhile.
 		steady, before = slices.Equal(before.state, after.state), after
 	}
 
@@ -191,4 +225,122 @@ func (p *place) list(ctx context.Context, s *recipe.Session) (all []found, stead
 		seen[f.ID] = true
 		return again
 	}), steady, nil
+}
+
+// A move says where an entry goes, and with which record.
+//
+// An entry that comes back gets its old name and its data as offered. Its attempts, age and reason
+// are in a record beside it, which the same transaction creates. So equal czxids say that the two
+// belong together. A reader knows from the entry's name or version that there can be a record
+// (because the data is set after the create). A record whose entry was taken by another library is
+// swept.
+type move struct {
+	record layout.Record
+	tail   bool  // to a new place
+	due    int64 // if not 0, to the delayed entries
+}
+
+// returnVersions is the number of versions that returning entries have, in turn. So a consumer that
+// has read the entry earlier can't reserve it with the record of that time.
+const returnVersions = 8
+
+// arrival returns the operations that create an entry at its new place, with its record.
+func (p *place) arrival(s *recipe.Session, data []byte, m move) []any {
+	if m.tail {
+		m.record.Node = ""
+	}
+
+	if m.due != 0 {
+		node := bucketOf(m.due) + "/" + layout.DelayedEntry(m.due, m.record.ID)
+		return []any{p.creation(s, node, m.record.Append(data), 0)}
+	}
+
+	node := "/" + m.record.Node
+	m.record.Node = ""
+	m.record.Returns++
+	record := p.creation(s, returnedPath(m.record.ID), m.record.Append(nil), 0)
+	if node == "/" {
+		return []any{record, p.creation(s, "/"+layout.MovedEntry(m.record.ID), data, zk.FlagSequence)}
+	}
+
+	ops := []any{record, p.creation(s, node, nil, 0)}
+	// Each write raises the entry's version by one.
+	for range m.record.Returns % returnVersions {
+		ops = append(ops, p.setting(s, node, nil, -1))
+	}
+
+	return append(ops, p.setting(s, node, data, -1))
+}
+
+// relocate moves an entry that was read to p, in one transaction. If the entry is not at its old
+// place any more, relocate returns [zk.ErrNoNode] or [zk.ErrBadVersion]. It creates directories as
+// needed. If the entry's place is taken, the entry goes to the tail. If a record is in the way, the
+// same transaction deletes it. (A deletion by itself could hit the record of another client that
+// has just moved the entry.)
+func (p *place) relocate(ctx context.Context, s *recipe.Session, from *place, r *reading, m move) error {
+	for sweep := false; ; {
+		if m.record.Node == "" || m.tail {
+			if err := p.numbered(ctx, s); err != nil {
+				return err
+			}
+		}
+
+		ops := p.arrival(s, r.data, m)
+		if sweep {
+			ops = slices.Insert(ops, 0, any(p.deletion(s, returnedPath(m.record.ID), 0)))
+		}
+
+		failed, err := from.end(ctx, s, r, ops...)
+		// The record in the way is gone.
+		if sweep && failed == 0 && errors.Is(err, zk.ErrNoNode) {
+			sweep = false
+			continue
+		} else if sweep {
+			failed--
+		}
+
+		switch missing := errors.Is(err, zk.ErrNoNode); {
+		case err == nil, failed < 0, !missing && !errors.Is(err, zk.ErrNodeExists):
+			return err
+		case missing && m.due != 0:
+			err = p.ensure(ctx, s, bucketOf(m.due))
+		case missing:
+			err = p.ensure(ctx, s, returnedNode)
+		// Another entry is due in the same millisecond.
+		case m.due != 0:
+			m.due++
+			continue
+		// The record has lost its entry, or a container has begun its numbers again.
+		case failed == 0:
+			sweep = true
+			continue
+		default:
+			m.tail = true
+			continue
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// numbered returns an error if the queue has no numbers left for a move.
+func (p *place) numbered(ctx context.Context, s *recipe.Session) error {
+	stat, err := s.Exists(ctx, p.path)
+	if err != nil || stat == nil {
+		return err
+	}
+	if next := layout.NextSequence(stat); next > layout.MaxSequence || next < 0 {
+		return fmt.Errorf("%w: of the entries at %s", protocol.ErrSequenceExhausted, p.path)
+	}
+	return nil
+}
+
+// describe returns an origin for readers.
+func describe(r layout.Record) string {
+	if r.Origin == nil {
+		return ""
+	}
+	return r.Origin.Queue + "/" + r.Origin.ID + " after " + strconv.Itoa(r.Origin.Attempts) + " attempts: " + r.Reason
 }

@@ -9,27 +9,27 @@ import (
 )
 
 var (
-	// ErrEmpty is returned by calls that do not wait if there is nothing that they could have: the
-	// queue has no entries, or all of them are reserved or delayed.
+	// ErrEmpty is returned by calls that do not wait if there is nothing for them: the queue has no
+	// entries, or they are all reserved or delayed.
 	ErrEmpty = line.NewBusy("empty")
 
-	// ErrFull is returned by the offering verbs, except OfferWait, if the queue would get longer
+	// ErrFull is returned by the offering verbs (except OfferWait) if the queue would get longer
 	// than [WithMaxLength] allows.
 	ErrFull = errors.New("full")
 )
 
-// An UncertainError says that the outcome of an offer or a removal cannot be found out any more,
-// and has the entries. It wraps [protocol.ErrUncertain].
+// An UncertainError says that the outcome of an offer or a removal can't be found out any more. It
+// contains the entries and wraps [protocol.ErrUncertain].
 type UncertainError struct {
 	IDs  []string // of entries that may have been removed
 	Data [][]byte // of all entries in question
-	Err  error    // why
+	Err  error    // the reason
 }
 
 func (e *UncertainError) Error() string { return e.Err.Error() }
 func (e *UncertainError) Unwrap() error { return e.Err }
 
-// uncertain returns err, wrapped in [protocol.ErrUncertain].
+// uncertain wraps err in [protocol.ErrUncertain].
 func uncertain(err error) error {
 	if errors.Is(err, protocol.ErrUncertain) {
 		return err

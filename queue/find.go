@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -12,42 +14,46 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// find reads up to n entries that nobody has. It returns none only if there were none at some moment
-// since the call began, or if none is needed at once.
+// find reads up to n entries that nobody has. If it returns none, there was none at some moment of
+// the call (or in a listing if atOnce is not set).
 func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, error) {
 	if err := c.returner.glance(life); err != nil {
 		return nil, err
 	}
+
 	c.check()
-	looks := []func(context.Context) error{c.list, c.lookCloser}
-	if !atOnce {
-		looks = looks[:1]
-	} else if c.empty {
-		looks = looks[1:]
-	}
-	for {
+	for listed, asked := false, false; ; {
 		block := append(c.begun, c.begin(c.window.take(n-len(c.begun)))...)
 		c.begun = block[min(n, len(block)):]
 		block = block[:len(block)-len(c.begun)]
 		if len(block) == 0 {
-			if len(looks) == 0 {
+			look := c.list
+			switch {
+			// A waiting call is content with a listing. A call that doesn't wait must ask the
+			// leader, until there is nothing.
+			case listed && !atOnce, asked && c.empty:
 				return nil, nil
+			case atOnce && (listed || c.empty):
+				look, asked = c.lookCloser, true
 			}
-			if err := looks[0](life); err != nil {
+
+			listed = true
+			if err := look(life); err != nil {
 				return nil, err
-			}
-			if looks = looks[1:]; len(looks) == 0 && atOnce && len(c.window.entries) > 0 {
-				looks = append(looks, c.lookCloser)
 			}
 			continue
 		}
+
 		entries, err := c.await(block)
 		if err != nil {
 			return nil, err
 		}
-		if c.window.distance == 0 { // the next ones will be there
+
+		// If nobody competes, the next entries will still be there, so we read them ahead.
+		if c.window.distance == 0 {
 			c.begun = append(c.begun, c.begin(c.window.take(len(block)-len(c.begun)))...)
 		}
+
 		if len(entries) > 0 {
 			return entries, nil
 		}
@@ -59,7 +65,7 @@ type readAhead struct {
 	found
 	done     chan struct{}
 	*reading       // valid once done is closed
-	err      error // likewise
+	err      error // valid once done is closed
 }
 
 // begin begins to read entries.
@@ -72,15 +78,28 @@ func (c *consumer) begin(block []found) []*readAhead {
 			defer close(r.done)
 			r.reading, r.err = c.read(life, work, f)
 		})
+
 		if !started {
 			r.err = protocol.ErrClosed
 			close(r.done)
 		}
 	}
+
 	return all
 }
 
-// await returns those of the entries that are there.
+// keep puts entries that were read (but for which a transaction had no room) before all that are
+// read ahead.
+func (c *consumer) keep(entries []*reading) {
+	kept := make([]*readAhead, len(entries), len(entries)+len(c.begun))
+	for i, r := range entries {
+		kept[i] = &readAhead{found: r.found, done: make(chan struct{}), reading: r}
+		close(kept[i].done)
+	}
+	c.begun = append(kept, c.begun...)
+}
+
+// await waits until entries are read and returns the entries that still exist.
 func (c *consumer) await(block []*readAhead) (there []*reading, err error) {
 	gone := 0
 	for _, r := range block {
@@ -96,13 +115,15 @@ func (c *consumer) await(block []*readAhead) (there []*reading, err error) {
 			there = append(there, r.reading)
 		}
 	}
+
 	if gone > 0 {
 		c.window.lost(gone, len(block))
 	}
+
 	return there, nil
 }
 
-// check drops the listing if it may not be in order any more.
+// check drops the listing if its order may be out of date.
 func (c *consumer) check() {
 	fresh := staleAfter
 	if c.window.skipped || c.priorities {
@@ -113,7 +134,7 @@ func (c *consumer) check() {
 	}
 }
 
-// relist makes the consumer list the queue before it goes on.
+// relist drops the listing so that the next find lists the queue.
 func (c *consumer) relist() { c.window.entries, c.begun = nil, nil }
 
 // list lists the queue.
@@ -126,7 +147,7 @@ func (c *consumer) list(life context.Context) error {
 	return err
 }
 
-// lookCloser lists the queue as it is now, by the leader's word, with what has to come back.
+// lookCloser puts back what must come back, and lists the queue as the leader knows it.
 func (c *consumer) lookCloser(life context.Context) error {
 	if err := c.session.Sync(life, c.path); err != nil {
 		return err
@@ -140,48 +161,139 @@ func (c *consumer) lookCloser(life context.Context) error {
 	return c.list(life)
 }
 
-// takeOver takes over a listing, without the entries that are left aside.
+// takeOver makes a listing the window (without entries that are set aside).
 func (c *consumer) takeOver(children []string, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, next := time.Now(), time.Time{}
-	for node, until := range c.aside {
-		if !now.Before(until) {
-			delete(c.aside, node)
-		} else if next.IsZero() || until.Before(next) {
-			next = until
-		}
+	if !time.Now().Before(c.asideUntil) {
+		clear(c.aside)
 	}
+
 	c.begun = nil
 	c.window.fill(c.entries(children), took, func(f found) bool {
-		_, aside := c.aside[f.Node]
-		return aside
+		return c.aside[f.Node] != nil
 	})
-	c.window.next, c.empty = next, len(c.window.entries) == 0
+
+	if len(c.aside) > 0 {
+		c.window.next = c.asideUntil
+	}
+
+	c.empty = len(c.window.entries) == 0
 }
 
 const asideFor = time.Minute
 
-// setAside makes the consumer leave an entry alone for a while. It is safe for concurrent use.
+// setAside makes the consumer ignore an entry for up to a minute. It is safe for concurrent use.
 func (c *consumer) setAside(node string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reason = fmt.Errorf("entry %s: %w", node, err)
-	c.aside[node] = time.Now().Add(asideFor)
-	if time.Since(c.warned) > asideFor {
-		c.warned = time.Now()
-		c.recipe.Logger().Warn("queue has an entry that cannot be delivered, and goes on without it", "path", c.path, "error", c.reason)
+	err = fmt.Errorf("entry %s: %w", node, err)
+	c.aside[node] = err
+	if now := time.Now(); !now.Before(c.asideUntil) {
+		c.asideUntil = now.Add(asideFor)
+		c.recipe.Logger().Warn("queue has an entry that cannot be delivered, and goes on without it", "path", c.path, "error", err)
 	}
 }
 
-// nothing returns the error of a call that does not wait, where there is nothing for it. What was
-// left aside is tried again by the next one.
+// nothing returns the error of a call that finds nothing and doesn't wait. The next call tries
+// entries that were set aside.
 func (c *consumer) nothing() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.aside) > 0 && c.reason != nil {
+	for _, reason := range c.aside {
 		clear(c.aside)
-		return c.reason
+		return reason
 	}
 	return ErrEmpty
+}
+
+// A window is the rest of a consumer's latest listing. Consumers of several sessions compete. If
+// others were faster, a consumer goes further back in its listing. Until its next listing it leaves
+// the entries that it skips to the others. When it wins, it comes forward again.
+type window struct {
+	entries  []found
+	listed   time.Time
+	took     time.Duration // how long the listing took
+	skipped  bool          // some entries were left to others
+	begins   bool          // nothing was taken yet
+	next     time.Time     // when entries that were set aside are tried again
+	latest   int32         // number of the last entry that we claimed
+	distance int           // how many entries we skip between two blocks
+	lucky    int           // number of blocks in a row that we won
+	unlucky  time.Time     // when others were last faster
+}
+
+const (
+	mostDistance = 16                     // in blocks
+	freshFor     = 100 * time.Millisecond // age limit of a listing if others compete, or with priorities
+	staleAfter   = 250 * time.Millisecond // age limit of any other listing, because entries can have come back
+)
+
+// fill makes a listing the window (without entries that are set aside).
+func (w *window) fill(entries []found, took time.Duration, aside func(found) bool) {
+	now := time.Now()
+	w.listed, w.took, w.begins, w.skipped, w.next = now, took, true, false, time.Time{}
+	w.entries = slices.DeleteFunc(entries, aside)
+	// The others have become slow, so we come forward.
+	if now.Sub(w.unlucky) > max(freshFor, 10*took) {
+		w.distance /= 4
+	}
+
+	// An older entry was skipped or has come back. It comes first.
+	if len(w.entries) == 0 || w.entries[0].Sequence < w.latest {
+		return
+	}
+
+	// The others have the same listing, so each begins somewhere else.
+	if w.distance > 0 {
+		w.drop(rand.IntN(min(w.distance, len(w.entries))))
+	}
+}
+
+// drop leaves the first n entries to others.
+func (w *window) drop(n int) {
+	w.entries, w.skipped = w.entries[n:], w.skipped || n > 0
+}
+
+// older reports whether the listing is too old, compared with the time that a listing takes.
+func (w *window) older(than time.Duration) bool {
+	return time.Since(w.listed) > max(than, 10*w.took) || !w.next.IsZero() && !time.Now().Before(w.next)
+}
+
+// take takes the next n entries. It leaves the entries that it skips to others.
+func (w *window) take(n int) []found {
+	if n <= 0 {
+		return nil
+	}
+
+	skip := w.distance
+	if w.begins {
+		skip, w.begins = 0, false
+	}
+
+	if len(w.entries) < skip+n {
+		skip = rand.IntN(max(1, min(skip, len(w.entries)-n)+1))
+	}
+
+	w.drop(min(skip, len(w.entries)))
+	block := w.entries[:min(n, len(w.entries))]
+	w.entries = w.entries[len(block):]
+	return block
+}
+
+// lost notes that others were faster with some of n entries.
+func (w *window) lost(some, n int) {
+	w.distance, w.lucky, w.skipped, w.unlucky = w.distance+some, 0, true, time.Now()
+	if some == n {
+		w.distance *= 2
+	}
+	w.distance = min(w.distance, mostDistance*n)
+}
+
+// won notes that we got a block, up to the entry last.
+func (w *window) won(last found) {
+	w.latest = last.Sequence
+	if w.lucky++; w.lucky >= 8 {
+		w.distance, w.lucky = w.distance*3/4, 0
+	}
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A consumer that has listed the queue sees an urgent entry of kazoo's before it has taken what it
-// has listed.
+// A consumer that has listed the queue sees kazoo's urgent entry before it has taken the rest of
+// its listing.
 func TestUrgentEntryIsSeenSoon(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		q := b.queue(queue.WithPriorities())
 		fill(t, q, 100)
 		require.NoError(t, poll(t.Context(), q))
 
-		// as kazoo's Queue.put(value, priority=1)
+		// This is kazoo's Queue.put(value, priority=1).
 		_, err := b.conn().Create(b.path+"/entry-001-", []byte("urgent"), zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		var got []string
@@ -30,17 +30,18 @@ func TestUrgentEntryIsSeenSoon(t *testing.T) {
 			require.NoError(t, err)
 			got = append(got, string(data))
 		}
+
 		require.Contains(t, got, "urgent")
 	})
 }
 
-// A listing serves many calls, also where consumers compete or entries have priorities.
+// One listing serves many calls, even if consumers compete or entries have priorities.
 func TestListingsAreRare(t *testing.T) {
 	for name, opts := range map[string][]queue.Option{"plain": nil, "priorities": {queue.WithPriorities()}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bench) {
 				const sessions, polls = 2, 100
-				fill(t, b.queue(opts...), 10_000)
+				fill(t, b.queue(opts...), suite.Size(10_000, 2000))
 				var links []*recipestest.Link
 				var wait suite.Group
 				for range sessions {
@@ -65,8 +66,7 @@ func TestListingsAreRare(t *testing.T) {
 	}
 }
 
-// A call costs as much beside a thousand items that are reserved as beside none, also while others
-// come back.
+// A call costs the same with a thousand reserved items as with none, even while others come back.
 func TestHeldItemsCostNoRequests(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		const holds, n = 1000, 50
@@ -76,12 +76,14 @@ func TestHeldItemsCostNoRequests(t *testing.T) {
 		for range holds {
 			defer b.reserve(q).Ack(t.Context())
 		}
+
 		before := link.Count(recipestest.OpAny)
 		for range n {
 			back := b.reserve(other)
 			require.NoError(t, back.Nack(t.Context()))
 			defer b.reserve(q).Ack(t.Context())
 		}
+
 		require.Less(t, (link.Count(recipestest.OpAny)-before)/n, 20)
 	})
 }

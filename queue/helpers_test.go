@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,35 +21,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-func TestMain(m *testing.M) {
-	if config := os.Getenv(workerEnv); config != "" {
-		os.Exit(runWorker(config))
-	}
-	suite.Main(m)
-}
+func TestMain(m *testing.M) { suite.Main(m) }
 
-// timeout is for whole tests, which make many round trips.
+// timeout is for whole tests with many round trips.
 const timeout = 4 * suite.Limit
 
-// patient is a context for what must happen in the end.
-func patient(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	t.Cleanup(cancel)
-	return ctx
-}
+// patient returns a context for calls that must succeed in the end.
+func patient(t *testing.T) context.Context { return suite.Within(t, timeout) }
 
-// await waits for a signal.
-func await(t testing.TB, signal <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-signal:
-	case <-time.After(suite.Limit):
-		t.Fatal("waited in vain")
-	}
-}
-
-// lasting creates a persistent node, which no server reaps, and its parents.
+// lasting creates a persistent node (which no server reaps) and its parents.
 func lasting(t testing.TB, c *protocol.Client, path string) string {
 	t.Helper()
 	suite.Keep(t, c, path)
@@ -65,7 +44,7 @@ func offer(t testing.TB, q *queue.Queue, all ...string) {
 	}
 }
 
-// numbered are the data of n entries, the first of which has this number.
+// numbered returns the data of n entries, beginning with this number.
 func numbered(first, n int) (all [][]byte) {
 	for i := range n {
 		all = append(all, []byte(fmt.Sprintf("%06d", first+i)))
@@ -102,7 +81,7 @@ func fill(t *testing.T, q *queue.Queue, n int) {
 	}
 }
 
-// exhaust takes all that is left, also what is reserved in a session that is still to expire.
+// exhaust takes all entries that are left. It waits for entries of sessions that must still expire.
 func exhaust(t *testing.T, q *queue.Queue) (all []string) {
 	t.Helper()
 	ctx := patient(t)
@@ -117,12 +96,12 @@ func exhaust(t *testing.T, q *queue.Queue) (all []string) {
 	}
 }
 
-// lasts is a server's option: sessions last, however slow the machine is. A connection whose server
-// is slow is given up after a part of the session timeout.
+// lasts is a server option for sessions that last on any machine. (If the server is slow, a
+// connection is given up after a part of the session timeout.)
 var lasts = recipestest.WithConfig(embedded.Config{MaxSessionTimeout: timeout})
 
-// oblivious is a server whose sessions last, and a client that keeps its own however long one
-// answer takes.
+// oblivious returns a server whose sessions last, and a client that keeps its session however slow
+// an answer is.
 func oblivious(t *testing.T) (*recipestest.Server, *recipestest.Link, *protocol.Client) {
 	t.Helper()
 	srv := recipestest.Start(t, lasts)
@@ -130,7 +109,7 @@ func oblivious(t *testing.T) (*recipestest.Server, *recipestest.Link, *protocol.
 	return srv, link, link.Client(t, protocol.WithSessionTimeout(timeout))
 }
 
-// children lists what is below a node.
+// children lists a node.
 func children(t *testing.T, c *protocol.Client, path string) []string {
 	t.Helper()
 	s := suite.Session(t, c)
@@ -148,26 +127,7 @@ func entries(t *testing.T, c *protocol.Client, path string) []string {
 	return slices.DeleteFunc(children(t, c, path), func(name string) bool { return name == "zkrecipes" })
 }
 
-func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
-	t.Helper()
-	return context.WithTimeout(t.Context(), d)
-}
-
-// observer collects how waits have ended, and what is tried again.
-type observer struct {
-	mu   sync.Mutex
-	errs []error
-}
-
-func (o *observer) Observe(e protocol.Event) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if e.Kind == protocol.EventAcquired || e.Kind == protocol.EventRetried {
-		o.errs = append(o.errs, e.Err)
-	}
-}
-
-// logged returns a client that logs to a buffer, and a function that returns what it has logged.
+// logged returns a client that logs to a buffer. The function returns the buffer's text.
 func logged(c *protocol.Client) (*protocol.Client, func() string) {
 	var mu sync.Mutex
 	var all strings.Builder
@@ -203,12 +163,21 @@ func offerKeyK(ctx context.Context, q *queue.Queue) error {
 	return err
 }
 
-// open gives all rights on a node, and on those below it, to all clients. The test's own clean-up
-// needs that.
+// open gives all rights on a node and the nodes below it to all clients. (The test's own clean-up
+// needs that.)
 func open(conn *zk.Conn, path string) {
 	_, _ = conn.SetACL(path, zk.WorldACL(zk.PermAll), -1)
 	names, _, _ := conn.Children(path)
 	for _, name := range names {
 		open(conn, path+"/"+name)
 	}
+}
+
+// reserve reserves an item, and gives it back when the test ends (unless it has ended by then).
+func reserve(t *testing.T, q *queue.Queue) *queue.Item {
+	t.Helper()
+	it, err := q.Reserve(patient(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { it.Nack(context.Background()) })
+	return it
 }

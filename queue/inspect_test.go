@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 // The node of the records has number 0.
 const firstID, secondID = "qn-0000000001", "qn-0000000002"
 
-// list returns what List yields.
+// list returns the entries that List yields.
 func list(t testing.TB, q *queue.Queue) (all []queue.Info) {
 	t.Helper()
 	for info, err := range q.List(suite.Lasting(t)) {
@@ -41,14 +40,7 @@ func length(t testing.TB, q *queue.Queue) int {
 	return n
 }
 
-// put creates a node with these permissions for all.
-func put(t testing.TB, c *protocol.Client, path, data string, permissions int32) {
-	t.Helper()
-	_, err := suite.Session(t, c).Conn().Create(path, []byte(data), 0, zk.WorldACL(permissions))
-	require.NoError(t, err)
-}
-
-// A long list is read in pieces, and no further than the loop goes.
+// A long list is read in pieces, as far as the loop goes.
 func TestListOfThousands(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		link := srv.Link(t)
@@ -67,9 +59,10 @@ func TestListOfThousands(t *testing.T) {
 			require.Equal(t, firstID, info.ID)
 			break
 		}
+
 		require.LessOrEqual(t, link.Count(recipestest.OpExists)-reads, 64)
 
-		// What goes before it is read is left out.
+		// List leaves out entries that go before it reads them.
 		other := queue.New(srv.Client(t), path)
 		var found []string
 		for info, err := range q.List(t.Context()) {
@@ -79,25 +72,8 @@ func TestListOfThousands(t *testing.T) {
 				suite.CatchUp(t, c)
 			}
 		}
+
 		require.Equal(t, ids[:64], found)
-	})
-}
-
-func TestListGoesOnInTheNextSession(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		c := srv.Client(t)
-		path := lasting(t, c, srv.Root(t)+"/q")
-		want, err := queue.New(srv.Client(t), path).OfferAll(t.Context(), numbered(0, 200))
-		require.NoError(t, err)
-
-		var found []string
-		for info, err := range queue.New(c, path).List(patient(t)) {
-			require.NoError(t, err)
-			if found = append(found, info.ID); len(found) == 1 {
-				srv.ExpireSession(suite.Session(t, c).ID())
-			}
-		}
-		require.Equal(t, want, found)
 	})
 }
 
@@ -109,7 +85,7 @@ func TestRemove(t *testing.T) {
 		offer(t, other, "a", "b", "c")
 		it := reserve(t, other)
 		require.NoError(t, q.Remove(t.Context(), it.ID()))
-		await(t, it.Done())
+		suite.Wait(t, it.Done())
 		require.ErrorIs(t, it.Err(), protocol.ErrLost)
 		require.ErrorIs(t, it.Ack(t.Context()), protocol.ErrLost)
 		require.NoError(t, q.Remove(t.Context(), secondID))
@@ -119,6 +95,7 @@ func TestRemove(t *testing.T) {
 			require.ErrorIs(t, err, zk.ErrNoNode)
 			require.ErrorContains(t, err, gone)
 		}
+
 		require.Equal(t, []string{"c"}, drain(t, patient(t), q))
 	})
 }
@@ -139,48 +116,12 @@ func TestFreeOfWhatIsNotReserved(t *testing.T) {
 	})
 }
 
-// The operator's server lags behind that of the others.
-func TestOperatorSeesWhatHasJustHappened(t *testing.T) {
-	for name, test := range map[string]func(*testing.T, *queue.Queue, *queue.Item){
-		"Len":  func(t *testing.T, q *queue.Queue, _ *queue.Item) { require.Equal(t, 1, length(t, q)) },
-		"List": func(t *testing.T, q *queue.Queue, _ *queue.Item) { require.NotZero(t, list(t, q)[0].Holder) },
-		"Free": func(t *testing.T, q *queue.Queue, it *queue.Item) { require.NoError(t, q.Free(t.Context(), it.ID())) },
-		"Remove": func(t *testing.T, q *queue.Queue, it *queue.Item) {
-			require.NoError(t, q.Remove(t.Context(), it.ID()))
-		},
-		"Drained": func(t *testing.T, q *queue.Queue, it *queue.Item) {
-			ctx, cancel := contextFor(t, time.Minute)
-			defer cancel()
-			require.ErrorIs(t, q.Drained(ctx), context.DeadlineExceeded)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				follower, link := srv.Embedded().Follower(), srv.Link(t)
-				link.Move(follower)
-				c := link.Client(t)
-				suite.Session(t, c)
-				path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
-				follower.Lag(100 * time.Millisecond)
-				other := queue.New(srv.Client(t), path)
-				offer(t, other, "x")
-				it := reserve(t, other)
-				test(t, queue.New(c, path), it)
-				if err := it.Ack(t.Context()); err != nil {
-					require.ErrorIs(t, err, protocol.ErrLost)
-				}
-				drain(t, t.Context(), other)
-			})
-		})
-	}
-}
-
 func TestDrained(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c := srv.Client(t)
 		path := lasting(t, c, srv.Root(t)+"/q")
 		q, other := queue.New(c, path), queue.New(srv.Client(t), path)
-		put(t, c, path+"/README", "", zk.PermAll)
+		create(t, c, path+"/README", "", zk.PermAll)
 		require.NoError(t, q.Drained(t.Context()))
 		require.NoError(t, queue.New(c, path+"/none").Drained(t.Context()))
 
@@ -197,25 +138,8 @@ func TestDrained(t *testing.T) {
 			t.Fatal("not drained yet", err)
 		default:
 		}
-		require.NoError(t, it.Ack(t.Context()))
-		require.NoError(t, suite.Wait(t, drained))
-	})
-}
 
-func TestDrainedGoesOnInTheNextSession(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		link := srv.Link(t)
-		c := link.Client(t)
-		path := lasting(t, c, srv.Root(t)+"/q")
-		other := queue.New(srv.Client(t), path)
-		offer(t, other, "a")
-		watching := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+1)
-		again := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+2)
-		drained := suite.Later(func() error { return queue.New(c, path).Drained(patient(t)) })
-		await(t, watching)
-		srv.ExpireSession(suite.Session(t, c).ID())
-		await(t, again)
-		require.Equal(t, []string{"a"}, drain(t, patient(t), other))
+		require.NoError(t, it.Ack(t.Context()))
 		require.NoError(t, suite.Wait(t, drained))
 	})
 }
@@ -227,10 +151,10 @@ func TestDrainedOfWhatMayNotBeRead(t *testing.T) {
 		c := link.Client(t)
 		path := lasting(t, c, srv.Root(t)+"/q")
 		q := queue.New(c, path)
-		put(t, c, path+"/"+firstID, "", zk.PermAll&^zk.PermRead)
+		create(t, c, path+"/"+firstID, "", zk.PermAll&^zk.PermRead)
 		listed := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+2)
 		drained := suite.Later(func() error { return q.Drained(patient(t)) })
-		await(t, listed)
+		suite.Wait(t, listed)
 		require.NoError(t, q.Remove(t.Context(), firstID))
 		require.NoError(t, suite.Wait(t, drained))
 	})

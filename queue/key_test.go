@@ -5,14 +5,17 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
-// An operator deletes the keys, or all records, at any step of an offer. The next ones are remembered
-// all the same.
+// At any step of an offer, an operator deletes the keys or all records. Later keys are still
+// remembered.
 func TestKeysDeletedByHand(t *testing.T) {
+	t.Parallel()
 	for _, below := range []string{"/zkrecipes/keys", "/zkrecipes"} {
-		for step, over := 1, false; !over; step++ {
-			inBubble(t, func(t *testing.T, b *bench) {
+		for step, over := 1, false; !over; step += suite.Size(1, 3) {
+			bubble(t, func(t *testing.T, b *bench) {
 				link, q := b.linked()
 				stop := link.At(step, func() { deleteAll(b.conn(), b.path+below) })
 				q.OfferKey(t.Context(), "first", nil)

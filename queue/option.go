@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// An Option shapes a queue; give it to [New]. A nil option does nothing.
+// An Option configures a queue: give it to [New]. A nil option does nothing.
 type Option func(*Queue) error
 
-// WithMaxLength lets the offering verbs fail with [ErrFull] when the queue would have more than n
-// entries otherwise. [Queue.OfferWait] waits instead. What is counted is all that is in the queue's
-// directory but the node of its records, whatever its name: neither what is reserved nor what is
-// delayed. So an item that comes back may make the queue longer. Producers without a maximum length
-// are not bound by it, and their entries are counted as they are seen.
+// WithMaxLength makes the offering verbs fail with [ErrFull] if the queue would get more than n
+// entries. ([Queue.OfferWait] waits instead.) All children of the queue's node count (whatever
+// their names) except the node of its records. Reserved and delayed entries don't count, so an item
+// that comes back can make the queue longer. Producers without a maximum length can exceed it.
+// Their entries count when they are seen.
 //
-// The bound is exact among the producers that set one while there is room for less than a thousand
-// entries. There, a producer appends only while it is its turn, and each transaction checks that. It
-// keeps the turn while it is alone. It gives the turn back after a quarter of a second without offers,
-// or after some 20 ms if others wait for theirs. With more room producers do not wait for each other,
-// and look at the length every 100 ms. If together they append more than there is room for in that
-// time, the queue gets longer by as much.
+// With room for less than a thousand entries, the bound is exact among the producers that set it.
+// There, producers take turns: each transaction checks that its producer has the turn. A producer
+// keeps the turn while no other producer wants it. It ends the turn after a quarter of a second
+// without offers (or after some 20 ms if others wait). With more room, producers don't wait for
+// each other and look at the length every 100 ms. If they append more entries in that time than
+// there is room for, the queue gets that much longer.
 //
-// A turn costs three requests, and a look at the length one. A producer that has its turn, or that
-// has looked, sends as many requests as without a bound. So a producer that offers less often than
-// that pays for each offer: one more request far from the bound, and some six more near it.
+// A turn costs three requests and a look at the length costs one. While a producer has the turn (or
+// has just looked), its offers cost as much as without a bound. A producer that offers less often
+// pays for each offer: one more request far from the bound and some six more near it.
 func WithMaxLength(n int) Option {
 	return func(q *Queue) error {
 		if n < 1 {
@@ -35,16 +35,16 @@ func WithMaxLength(n int) Option {
 	}
 }
 
-// WithDeadLetter moves an item to another queue, dead, once it was reserved so many times and not
-// acknowledged. That happens when the last of these attempts is given back with [Item.Nack]. If its
-// consumer has died, it happens when the item would be delivered once more. The item goes there in
-// one transaction, with its data, its age and the reason, and gets a new place and a new ID. A
-// maximum length of dead does not count. [Queue.Redrive] brings it back.
+// WithDeadLetter moves an item to another queue (dead) after the given number of attempts without
+// an acknowledgement. The item moves when [Item.Nack] ends the last attempt. (If its consumer dies
+// instead, the item moves when it would be delivered once more.) One transaction moves the item
+// with its data, its age and the reason. It gets a new place and a new ID. A maximum length of dead
+// doesn't count here. [Queue.Redrive] brings the item back.
 //
-// [Item.Origin] of an item of dead, and [Info], say where it is from and why.
+// [Item.Origin] and [Info] say where a dead letter comes from and why.
 //
-// If the dead letters cannot take an item, [Item.Nack] returns why, and the item returns to its
-// place. A consumer that gets it once more sets it aside, delivers others, and tells the logger. It
+// If the dead letters can't take an item, [Item.Nack] returns the reason and the item returns to
+// its place. The next consumer that gets it sets it aside, delivers others and warns the logger. It
 // tries again from time to time.
 //
 // dead must belong to the same ensemble and chroot.
@@ -58,18 +58,21 @@ func WithDeadLetter(dead *Queue, attempts int) Option {
 		case attempts < 1:
 			return fmt.Errorf("dead letters after %d attempts: at least one is needed", attempts)
 		}
+
 		q.deadLetters, q.attempts = dead, attempts
 		if err := dead.recipe.Validate(nil); err != nil {
 			return fmt.Errorf("dead letters at %q: %w", dead.path, err)
 		}
+
 		return nil
 	}
 }
 
-// WithPriorities orders entries by priority and then by age, in kazoo's layout: their nodes are
-// called entry-<priority>-<sequence>. Entries that are not offered by [Queue.OfferPriority] get
-// priority 100. An entry that was offered in the last tenth of a second may be overtaken by worse
-// ones. All clients of a path should agree on the option: without it these entries are not seen.
+// WithPriorities orders entries by priority, then by age. It uses kazoo's layout: nodes are called
+// entry-<priority>-<sequence>. All entries get priority 100 unless they are offered by
+// [Queue.OfferPriority]. A new entry can be overtaken by entries of worse priority for a tenth of a
+// second. All clients of a path should use the option: without it, a client doesn't see these
+// entries.
 func WithPriorities() Option {
 	return func(q *Queue) error {
 		q.priorities = true
@@ -77,9 +80,9 @@ func WithPriorities() Option {
 	}
 }
 
-// WithKeyRetention says for how long [Queue.OfferKey] remembers keys at least, by the servers'
-// clocks. The default is an hour. All producers of a path should agree on it, as each deletes keys
-// that are old by its own.
+// WithKeyRetention sets how long [Queue.OfferKey] remembers keys at least, by the servers' clocks.
+// The default is an hour. All producers of a path should use the same time, because each of them
+// deletes keys that are older than its own.
 func WithKeyRetention(d time.Duration) Option {
 	return func(q *Queue) error {
 		if d < time.Second {
@@ -90,10 +93,10 @@ func WithKeyRetention(d time.Duration) Option {
 	}
 }
 
-// WithRetryDelay sets for how long [Queue.Consume] puts off an item whose attempt of that number
-// has failed. The default doubles from 100 milliseconds, for the first attempt, up to a minute. With
-// a delay of 0 or less the item goes to the tail of the queue. delay is called by several goroutines
-// at the same time.
+// WithRetryDelay sets how long [Queue.Consume] puts off an item after a failed attempt, given the
+// number of that attempt. By default the delay doubles from 100 milliseconds (for the first
+// attempt) up to a minute. With a delay of 0 or less the item goes to the tail of the queue.
+// Several goroutines call delay at the same time.
 func WithRetryDelay(delay func(attempt int) time.Duration) Option {
 	return func(q *Queue) error {
 		if delay == nil {
@@ -104,7 +107,7 @@ func WithRetryDelay(delay func(attempt int) time.Duration) Option {
 	}
 }
 
-// retryDelay is what [WithRetryDelay] says by default.
+// retryDelay is the default of [WithRetryDelay].
 func retryDelay(attempt int) time.Duration {
 	return min(100*time.Millisecond<<min(attempt-1, 10), time.Minute)
 }

@@ -1,11 +1,9 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,16 +15,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// The records of a queue are nodes below its path that are no entries:
+// The records of a queue are nodes below its path that aren't entries:
 //
-//	<path>/zkrecipes/held/<owner>/<number>,<ID>   an entry that is reserved, with its data: see [claim]
-//	<path>/zkrecipes/consumers/<owner>            its consumer's session, ephemeral, and the receipt of its settlements
-//	<path>/zkrecipes/returned/<ID>                what is known of an entry that has come back or moved
-//	<path>/zkrecipes/delayed/<bucket>/<due>,<ID>  an entry that is not due yet, with its data
-//	<path>/zkrecipes/waiting/                     the line of consumers that wait
+//	<path>/zkrecipes/held/<owner>/<number>,<ID>   a reserved entry with its data: see [claim]
+//	<path>/zkrecipes/consumers/<owner>            says that a consumer lives, and is its receipt
+//	<path>/zkrecipes/returned/<ID>                the record of an entry that has come back or moved
+//	<path>/zkrecipes/delayed/<bucket>/<due>,<ID>  a delayed entry with its data
+//	<path>/zkrecipes/waiting/                     the line of waiting consumers
 //	<path>/zkrecipes/receipts/<owner>             the receipts of producers
 //	<path>/zkrecipes/offering/                    the lines of producers near the maximum length
-//	<path>/zkrecipes/keys/<number>/<key>          the keys of entries that were offered with one
+//	<path>/zkrecipes/keys/<number>/<key>          keys of entries
 const (
 	recordsNode   = "/zkrecipes"
 	heldNode      = recordsNode + "/held"
@@ -42,14 +40,15 @@ const (
 func returnedPath(id string) string { return returnedNode + "/" + id }
 func bucketOf(due int64) string     { return delayedNode + "/" + layout.DelayedBucket(due) }
 
-// A place is where a queue is, for any session. Nodes have a slash in front, and are below it.
+// A place says where a queue is, in any session. Its methods take nodes below its path, with a
+// leading slash.
 type place struct {
 	recipe     *recipe.Recipe
 	path       string
-	priorities bool // of entries: kazoo's layout
+	priorities bool // kazoo's layout
 }
 
-// The operations of a transaction have absolute paths.
+// Operations of a transaction have absolute paths.
 
 func (p *place) creation(s *recipe.Session, node string, data []byte, flags int32) *zk.CreateRequest {
 	path := p.path + node
@@ -64,7 +63,7 @@ func (p *place) setting(s *recipe.Session, node string, data []byte, version int
 	return &zk.SetDataRequest{Path: s.Path(p.path + node), Data: data, Version: version}
 }
 
-// ensure creates directories of a queue where they are missing.
+// ensure creates directories of a queue if they are missing.
 func (p *place) ensure(ctx context.Context, s *recipe.Session, nodes ...string) error {
 	for _, node := range nodes {
 		if _, err := s.EnsurePath(ctx, p.path+node); err != nil {
@@ -74,7 +73,7 @@ func (p *place) ensure(ctx context.Context, s *recipe.Session, nodes ...string) 
 	return nil
 }
 
-// children lists a node. One that does not exist has no children, and a nil Stat.
+// children lists a node. A node that doesn't exist has no children and a nil Stat.
 func (p *place) children(ctx context.Context, s *recipe.Session, node string) ([]string, *zk.Stat, error) {
 	names, stat, err := s.Children(ctx, p.path+node)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -83,30 +82,29 @@ func (p *place) children(ctx context.Context, s *recipe.Session, node string) ([
 	return names, stat, err
 }
 
-// deleteNode deletes a node. One that is gone is no error.
-func (p *place) deleteNode(ctx context.Context, s *recipe.Session, node string, version int32) error {
+// deleteNode deletes a node. If the node is already gone, that is no error.
+func (p *place) deleteNode(ctx context.Context, s *recipe.Session, node string) error {
 	_, err := recipe.Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, recipe.Delete(c, s.Path(p.path+node), version)
+		return struct{}{}, recipe.Delete(c, s.Path(p.path+node), -1)
 	})
 	return ignore(err, zk.ErrNoNode)
 }
 
-// A site is a queue under one session, for work that nobody waits for.
+// A site is a queue in one session, for work in the background.
 type site struct {
 	place
 	session  *recipe.Session
-	claims   atomic.Int64  // of this session
-	returned atomic.Bool   // an entry was put back by this session
-	coming   atomic.Int32  // entries that this session is putting back
-	came     chan struct{} // ready when there is one less
+	returned atomic.Bool   // this session has put an entry back
+	coming   atomic.Int32  // entries that this session is about to put back
+	came     chan struct{} // ready when coming has shrunk
 }
 
-// report reports what has happened to this many entries, of any number of callers.
+// report reports an event of n entries, of any number of callers.
 func (p *site) report(kind protocol.EventKind, n int, err error) {
 	p.recipe.Report(protocol.Event{Kind: kind, Session: p.session.ID(), Count: n, Err: err})
 }
 
-// Start runs the goroutine of a batcher, and Err returns why the session is over: p is a
+// Start runs the goroutine of a batcher, and Err returns why the session has ended: p is a
 // [batch.Host].
 func (p *site) Start(work func(life context.Context)) error {
 	if !p.session.Go(func(life context.Context, _ *recipe.Session) { work(life) }) {
@@ -117,19 +115,16 @@ func (p *site) Start(work func(life context.Context)) error {
 
 func (p *site) Err() error { return p.session.Err() }
 
-const (
-	maxOps     = 1000 // of a transaction
-	inParallel = 64   // requests that are sent at the same time
-)
+const maxOps = 1000 // of a transaction
 
-// limits are those of a transaction that serves several requests. Besides these it has a receipt and
-// two checks at most.
+// limits returns the limits of a transaction that serves several requests. It leaves room for a
+// receipt and two checks.
 func (p *site) limits() batch.Limits {
 	beside := 3 * (len(p.session.Path(p.path)) + 200)
 	return batch.Limits{Count: maxOps, Bytes: min(128<<10, p.session.RequestLimit()-beside)}
 }
 
-// wait blocks until d has passed, and returns why ctx has ended before.
+// wait blocks until d has passed. If ctx ends first, it returns why.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -144,21 +139,7 @@ func wait(ctx context.Context, d time.Duration) error {
 // gone makes WaitNode wait for the end of a node.
 func gone(*zk.Stat) bool { return false }
 
-// each calls f with all of the indices below n, with some at the same time, and returns the first
-// error.
-func each(n int, f func(i int) error) error {
-	errs := make([]error, n)
-	var wait sync.WaitGroup
-	room := make(chan struct{}, inParallel)
-	for i := range n {
-		room <- struct{}{}
-		wait.Go(func() { errs[i] = f(i); <-room })
-	}
-	wait.Wait()
-	return cmp.Or(errs...)
-}
-
-// ignore returns err, or nil for errors that do no harm.
+// ignore returns nil for harmless errors, and err otherwise.
 func ignore(err error, harmless ...error) error {
 	if slices.ContainsFunc(harmless, func(h error) bool { return errors.Is(err, h) }) {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -16,20 +17,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// An offer is what a call asks for: entries that are appended together.
+// An offer is the request of a call: entries that are appended together.
 type offer struct {
 	batch.Request
 	prefix string // of the entries' nodes, below the queue's path
-	due    int64  // of a single entry, in milliseconds since 1970; 0: at once
-	since  int64  // likewise, when it was offered; for a delayed entry
-	key    string // of a single entry; empty if it has none
-	items  [][]byte
-	ids    []string // the outcome; nil if they are not known
+	// due and since are for a single delayed entry, in milliseconds since 1970. due is 0 if the
+	// entry isn't delayed.
+	due   int64
+	since int64  // when it was offered
+	key   string // of a single entry; empty if it has none
+	items [][]byte
+	ids   []string // nil if the answer was lost
 
-	at, operations int // in the transaction
+	// at is where the offer's operations begin in the transaction.
+	at, operations int
 }
 
-// numbers is how many numbers of the queue an offer takes.
+// numbers returns how many of the queue's numbers the offer uses.
 func (o *offer) numbers() int {
 	if o.due != 0 {
 		return 0
@@ -46,7 +50,7 @@ func (o *offer) id(node string) string {
 	return path.Base(node)
 }
 
-// creates returns the operations that append an offer's entries below a node, and remember its key.
+// creates returns the operations that append an offer's entries and remember its key.
 func (p *producer) creates(o *offer) (ops []any) {
 	for _, data := range o.items {
 		if o.due != 0 {
@@ -62,36 +66,37 @@ func (p *producer) creates(o *offer) (ops []any) {
 
 // An offering says how a queue offers.
 type offering struct {
-	maxLength int           // 0: unbounded
+	maxLength int           // 0 if there is no bound
 	retention time.Duration // of keys
 }
 
-// A producer creates entries under one session. Offers that arrive while a transaction is under way
-// go with the next one. There is one at a time, which keeps the order of each caller's entries.
+// A producer creates entries in one session. Offers that arrive during a transaction go with the
+// next transaction. There is one transaction at a time, so each caller's entries are in order.
 //
-// Its receipt exists before anything is read that a transaction relies on, and its name is never
-// used again. So a transaction that finds it also finds the queue's node that was read: had that
-// been deleted, and created again with the same numbers, the receipt would be gone.
+// Before a producer reads anything that a transaction relies on, it has a receipt. The receipt's
+// name is never used again. So a transaction that finds the receipt also finds the same queue node:
+// if the node had been deleted and created again (with the same numbers), the receipt would be
+// gone.
 type producer struct {
 	*site
 	offering
 	offers   *batch.Batcher[*offer]
 	presence presence
 	receipt  receipt
-	next     int64 // the number of the next entry, or more by now; negative before the first look
+	next     int64 // the number of the next entry, or a smaller number; negative if it is unknown
 	bound    bound
 	keys     keys
 }
 
 func newProducer(s *site, how offering, turns *line.Line) *producer {
 	p := &producer{site: s, offering: how, next: -1, bound: bound{turns: turns}}
-	p.presence = presence{site: s, dir: receiptsNode, lock: newGate()}
+	p.presence = presence{site: s, dir: receiptsNode}
 	p.keys.site, p.keys.retention = s, how.retention
 	p.offers = batch.New(s, p.limits(), p.serve, func(_ *offer, cause error) error { return uncertain(cause) })
 	return p
 }
 
-// serve sends one transaction after the other, while there are offers.
+// serve sends one transaction after the other while there are offers.
 func (p *producer) serve(life context.Context) {
 	for pending := range p.offers.Rounds() {
 		if err := p.prepare(life, pending); err != nil {
@@ -100,12 +105,15 @@ func (p *producer) serve(life context.Context) {
 			p.send(life)
 		}
 		p.linger(life)
+		if p.presence.name != "" && p.offers.Idle(life, idlePresence) && life.Err() == nil {
+			p.presence.leave(life)
+		}
 	}
 	p.endTurn()
-	p.presence.rest()
 }
 
-// fail answers offers with an error. If the session is over the next one may do better.
+// fail answers offers with an error. If the session has ended, the error says so and the calls go
+// on in the next session.
 func (p *producer) fail(err error, offers ...*offer) {
 	if over := p.session.Err(); over != nil && !errors.Is(err, protocol.ErrUncertain) {
 		err = over
@@ -113,7 +121,7 @@ func (p *producer) fail(err error, offers ...*offer) {
 	p.offers.Answer(err, offers...)
 }
 
-// fits returns an error if an entry leaves no room for what a reservation adds to it.
+// fits returns an error if an entry leaves no room for its record.
 func (p *producer) fits(items [][]byte) error {
 	limit := p.session.RequestLimit()
 	for _, data := range items {
@@ -126,17 +134,19 @@ func (p *producer) fits(items [][]byte) error {
 	return nil
 }
 
-// prepare makes sure that there are a receipt, and a queue with it, and that what offers rely on is
-// known.
+// prepare makes sure that the receipt and the queue exist. It reads the facts that pending offers
+// rely on.
 func (p *producer) prepare(life context.Context, pending []*offer) error {
-	node, err := p.presence.use(life, p.session)
+	node, err := p.presence.use(life)
 	if err != nil {
 		return err
 	}
+
 	if node != p.receipt.node {
-		p.receipt = receipt{node: node, number: p.receipt.number}
+		p.receipt = receipt{node: node}
 		p.bound.readAt = time.Time{}
 	}
+
 	for _, o := range pending {
 		if o.key != "" && !p.keys.known {
 			if err := p.keys.look(life); err != nil {
@@ -144,14 +154,16 @@ func (p *producer) prepare(life context.Context, pending []*offer) error {
 			}
 		}
 	}
+
+	// Nothing is known of the queue, or it was created again.
 	if p.next < 0 {
 		return p.look(life)
 	}
+
 	return nil
 }
 
-// look reads how long the queue is, and which number comes next: its Stat counts creations and
-// deletions together. Its answer is as of a moment after the call.
+// look reads the queue's length and the number of the next entry, as of a moment after the call.
 func (p *producer) look(life context.Context) error {
 	if err := p.session.Sync(life, p.path); err != nil {
 		return err
@@ -159,38 +171,44 @@ func (p *producer) look(life context.Context) error {
 	return p.glance(life)
 }
 
-// glance is look at what the server knows, which may be out of date.
+// glance reads the same from the server at hand, which can be out of date.
 func (p *producer) glance(life context.Context) error {
 	stat, err := p.session.Exists(life, p.path)
 	if err != nil {
 		return err
 	}
-	if stat == nil { // the next transaction finds that out
+
+	// The next transaction finds that the queue is gone, and creates it.
+	if stat == nil {
 		p.next = -1
 		return nil
 	}
+
 	p.next = int64(layout.NextSequence(stat))
-	p.bound.read(int(stat.NumChildren) - 1) // the node of the records is no entry
+	// The node of the records is no entry.
+	p.bound.read(int(stat.NumChildren) - 1)
 	return nil
 }
 
-// admit answers those of the pending offers that must fail. It reports whether all may be sent, or
-// the first one may be.
+// admit answers pending offers that must fail. It reports whether the first offer can be sent.
 func (p *producer) admit(life context.Context, pending []*offer) bool {
 	first := pending[0]
 	exhausted := func() bool { return p.next+int64(first.numbers()) > layout.MaxSequence }
-	if exhausted() { // unless the queue has begun again
+	// The queue can have begun its numbers again.
+	if exhausted() {
 		if err := p.look(life); err != nil {
 			p.fail(err, first)
 			return false
 		}
 	}
+
 	if exhausted() {
 		p.fail(fmt.Errorf("%w: the next number is %d, and %d is the last; drain the queue and delete its node "+
 			"while no client uses it, or use another path",
 			protocol.ErrSequenceExhausted, p.next, int64(layout.MaxSequence)), first)
 		return false
 	}
+
 	if p.maxLength == 0 {
 		return true
 	}
@@ -199,14 +217,20 @@ func (p *producer) admit(life context.Context, pending []*offer) bool {
 	if err != nil {
 		p.fail(err, first)
 	}
+
 	return err == nil && !full
 }
 
-// send appends the entries of the pending offers, as many as fit into one transaction.
+// send appends the entries of as many pending offers as fit into one transaction.
 func (p *producer) send(life context.Context) {
 	var sent []*offer
+	operations := 0 // of the offers alone, without the checks
 	done, err := p.receipt.transact(life, p.session, func() (ops []any) {
 		sent, ops = p.load()
+		if operations = len(ops); ops != nil {
+			ops = append(ops, p.checks(sent)...)
+		}
+
 		return ops
 	}, func() { p.offers.Return(sent) })
 
@@ -221,18 +245,21 @@ func (p *producer) send(life context.Context) {
 		for _, o := range sent {
 			p.offers.Answer(&UncertainError{Data: o.items, Err: err}, o)
 		}
-	case errors.Is(err, errNoReceipt): // and nothing was executed
+	// Nothing was executed, so the offers are sent again with a new receipt.
+	case errors.Is(err, errNoReceipt):
 		p.presence.discard()
-	case errors.Is(err, zk.ErrBadVersion) && failed == p.keys.checkedAt:
+	// The check of the keys failed: another directory is the latest.
+	case errors.Is(err, zk.ErrBadVersion):
 		p.keys.known = false
-	case errors.Is(err, zk.ErrNoNode) && failed >= 0 && failed == p.bound.checkedAt:
+	case errors.Is(err, zk.ErrNoNode) && p.bound.turn != nil && failed == operations:
 		p.endTurn()
 	case errors.Is(err, zk.ErrNoNode):
 		if err := p.recreate(life, sent); err != nil {
 			p.fail(err, sent...)
 		}
 	case culprit != nil && errors.Is(err, zk.ErrNodeExists):
-		p.offers.Answer(nil, culprit) // its key was offered before
+		// Its key was offered before.
+		p.offers.Answer(nil, culprit)
 	case culprit != nil:
 		p.fail(err, culprit)
 	case sent == nil:
@@ -242,17 +269,19 @@ func (p *producer) send(life context.Context) {
 	}
 }
 
-// load collects the offers of the next transaction and returns its operations.
+// load collects the offers of the next transaction and returns their operations.
 func (p *producer) load() (offers []*offer, ops []any) {
 	most, n, keyed := p.maxLength, 0, make(map[string]bool)
 	offers = p.offers.Collect(func(o *offer, room *batch.Room) bool {
 		creates := p.creates(o)
 		switch {
+		// This offer and those behind it wait, so that no offer overtakes another.
 		case most > 0 && p.bound.length+n+len(o.items) > most:
 			return false
 		case n > 0 && p.next+int64(n+o.numbers()) > layout.MaxSequence:
 			return false
-		case o.key != "" && (keyed[o.key] || !p.keys.known): // the first one may fail
+		// Two offers with one key can't share a transaction, because the first offer can fail.
+		case o.key != "" && (keyed[o.key] || !p.keys.known):
 			return false
 		case !room.Take(len(creates), recipe.MultiSize(creates...)):
 			return false
@@ -264,23 +293,27 @@ func (p *producer) load() (offers []*offer, ops []any) {
 		if o.key != "" {
 			keyed[o.key] = true
 		}
+
 		return true
 	})
 
-	p.bound.checkedAt, p.keys.checkedAt = -1, -1
-	if p.bound.turn != nil && ops != nil {
-		p.bound.checkedAt = len(ops)
-		ops = append(ops, p.bound.turn.Check())
-	}
-	if len(keyed) > 0 {
-		p.keys.checkedAt = len(ops)
-		ops = append(ops, p.keys.check())
-	}
 	return offers, ops
 }
 
-// culprit returns the offer whose key could not be remembered, if that is the operation which has
-// failed. All other operations fail, or not, for all offers.
+// checks returns the operations that make a transaction fail if the producer has lost its turn, or
+// if another directory of keys is the latest.
+func (p *producer) checks(sent []*offer) (ops []any) {
+	if p.bound.turn != nil {
+		ops = append(ops, p.bound.turn.Check())
+	}
+	if slices.ContainsFunc(sent, func(o *offer) bool { return o.key != "" }) {
+		ops = append(ops, &zk.CheckVersionRequest{Path: p.session.Path(p.path + keysNode), Version: p.keys.version})
+	}
+	return ops
+}
+
+// If the failed operation is about a key, culprit returns the offer with that key. Any other
+// operation would fail for all offers.
 func culprit(sent []*offer, failed int) *offer {
 	for _, o := range sent {
 		if o.key != "" && failed > o.at && failed < o.at+o.operations {
@@ -290,23 +323,19 @@ func culprit(sent []*offer, failed int) *offer {
 	return nil
 }
 
-// recreate creates what offers need in the tree, and is not there any more.
+// recreate creates nodes that offers need and that are gone.
 func (p *producer) recreate(life context.Context, sent []*offer) error {
-	p.bound.readAt = time.Time{}
-	p.next = -1
+	p.bound.readAt, p.next, p.keys.known = time.Time{}, -1, false
 	nodes := []string{receiptsNode}
 	for _, o := range sent {
 		if o.due != 0 {
 			nodes = append(nodes, bucketOf(o.due))
 		}
-		if o.key != "" {
-			p.keys.known = false
-		}
 	}
 	return p.ensure(life, p.session, nodes...)
 }
 
-// deliver answers offers whose entries were appended, with the entries' IDs unless the server's
+// deliver answers the offers of an executed transaction. They get their IDs unless the server's
 // answer was lost.
 func (p *producer) deliver(sent []*offer, done result) {
 	n, all, keyed := 0, 0, false
@@ -317,13 +346,16 @@ func (p *producer) deliver(sent []*offer, done result) {
 		if done.answers == nil {
 			continue
 		}
+
 		for _, a := range done.answers[o.at:][:len(o.items)] {
 			o.ids = append(o.ids, o.id(a.String))
 		}
+
 		if latest, ok := layout.ParseEntry(o.ids[len(o.ids)-1], true); ok && o.due == 0 {
 			p.next = int64(latest.Sequence) + 1
 		}
 	}
+
 	p.report(protocol.EventOffered, all, nil)
 	p.offers.Answer(nil, sent...)
 

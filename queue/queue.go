@@ -12,29 +12,30 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// A Queue takes data at one end and gives them away at the other, to any number of processes. It is
+// A Queue takes data at one end and delivers it at the other end, to any number of processes. It is
 // safe for concurrent use. Goroutines that share a Queue share its round trips.
 type Queue struct {
 	place
 	offering
-	takes      *recipe.Recipe // the recipe in the modes of its waits
+	takes      *recipe.Recipe // the same recipe, in the modes of its waits
 	reserves   *recipe.Recipe
 	offerWaits *recipe.Recipe
 	drains     *recipe.Recipe
-	turns      *line.Line    // of the producers near the maximum length
-	offerWait  chan struct{} // held by the OfferWait that waits, and by those that follow in turn
+	turns      *line.Line // of producers near the maximum length
+	// offerWait is held by the OfferWait that is in line. Others of this Queue follow it in turn.
+	offerWait chan struct{}
 
-	deadLetters *Queue // nil: none
-	attempts    int    // until an item goes there
+	deadLetters *Queue // nil if there are none
+	attempts    int    // before an item goes there
 
-	retryDelay func(attempt int) time.Duration // of Consume
+	retryDelay func(attempt int) time.Duration // for Consume
 
 	mu      sync.Mutex // protects current
-	current *under     // the latest session
+	current *under     // for the latest session
 }
 
-// New returns the queue at path, whose node is created as needed. New does no I/O and cannot fail.
-// A nil client, a bad path or a bad option is reported by the first call.
+// New returns the queue at path. Its node is created as needed. New does no I/O and can't fail: if
+// the client is nil, or the path or an option is bad, the first call reports it.
 func New(c *protocol.Client, path string, opts ...Option) *Queue {
 	r := recipe.New(c, "queue", path)
 	q := &Queue{
@@ -49,47 +50,46 @@ func New(c *protocol.Client, path string, opts ...Option) *Queue {
 	return q
 }
 
-// An under is what a queue has under one session. The queues of one client at a path share what they
-// have, and those that offer in the same way share a producer.
+// An under is a queue's consumer and producer in one session. Queues of one client at the same path
+// share the consumer. If they offer in the same way, they share the producer too.
 type under struct {
 	*consumer
 	producer *producer
 	of       *recipe.Session
 }
 
-// A sharing says which queues of a client share a consumer under a session.
+// A sharing is the key by which queues share a consumer (or a producer, if they also offer in the
+// same way).
 type sharing struct {
 	path       string
 	priorities bool
+	offering   offering
 }
 
-// A producing says which queues share a producer.
-type producing struct {
-	sharing
-	offering
-}
-
-// under returns what q has under s, the current session.
+// under returns the consumer and the producer of q in s, which is the current session.
 func (q *Queue) under(s *recipe.Session) *under {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.current == nil || q.current.of != s {
-		shared := sharing{q.path, q.priorities}
-		c := recipe.Shared(s, shared, func() *consumer {
+		c := recipe.Shared(s, sharing{path: q.path, priorities: q.priorities}, func() *consumer {
 			return newConsumer(&site{place: q.place, session: s.Background(), came: make(chan struct{}, 1)})
 		})
-		p := recipe.Shared(s, producing{shared, q.offering}, func() *producer {
+
+		p := recipe.Shared(s, sharing{q.path, q.priorities, q.offering}, func() *producer {
 			return newProducer(c.site, q.offering, q.turns)
 		})
+
 		q.current = &under{c, p, s}
 	}
+
 	return q.current
 }
 
-// across calls do under the current session. If the session is lost with nothing done, do is called
-// again under the next one.
+// across calls do in the current session. If the session is lost and nothing was done, it calls do
+// again in the next session.
 func across[R any](ctx context.Context, q *Queue, do func(*under) (R, error)) (R, error) {
-	var final error // which another session would not mend
+	// Another session couldn't mend this error, so it ends the call.
+	var final error
 	r, err := ask(ctx, q, func(s *recipe.Session) (R, error) {
 		r, err := do(q.under(s))
 		if errors.Is(err, protocol.ErrUncertain) {
@@ -100,7 +100,8 @@ func across[R any](ctx context.Context, q *Queue, do func(*under) (R, error)) (R
 	return r, cmp.Or(err, q.recipe.Wrap(final))
 }
 
-// ask calls do under the current session, and again under the next one if that is lost.
+// ask calls do in the current session, and again in the next session if the current session is
+// lost.
 func ask[T any](ctx context.Context, q *Queue, do func(*recipe.Session) (T, error)) (T, error) {
 	v, err := recipe.AcrossSessions(ctx, q.recipe, do)
 	return v, q.recipe.Wrap(err)

@@ -3,7 +3,6 @@ package queue_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -57,25 +56,6 @@ func TestFirstInFirstOut(t *testing.T) {
 	})
 }
 
-func TestTakeWaits(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
-		link := srv.Link(t)
-		q := queue.New(link.Client(t), path)
-		ctx := patient(t)
-		var wait suite.Group
-		for range 3 {
-			wait.Go(func() error {
-				_, err := q.Take(ctx)
-				return err
-			})
-		}
-		await(t, link.Answered(recipestest.OpGetChildren, 3))
-		offer(t, queue.New(srv.Client(t), path), "a", "b", "c")
-		require.NoError(t, wait.Wait())
-	})
-}
-
 func TestReserve(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
@@ -117,26 +97,7 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-func TestItems(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		q := queue.New(srv.Client(t), srv.Root(t)+"/q")
-		ctx, cancel := context.WithCancel(patient(t))
-		defer cancel()
-		offer(t, q, "a", "b", "c")
-		var seen []string
-		for it, err := range q.Items(ctx) {
-			require.NoError(t, err)
-			seen = append(seen, string(it.Data()))
-			require.NoError(t, it.Ack(patient(t)))
-			if len(seen) == 3 {
-				cancel()
-			}
-		}
-		require.Equal(t, []string{"a", "b", "c"}, seen)
-	})
-}
-
-// The most that is asked for is the sum of what all callers ask for.
+// A consumer reads ahead for the sum of all requests.
 func TestPollNOfAllBesideATake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,6 +109,7 @@ func TestPollNOfAllBesideATake(t *testing.T) {
 			assert.NoError(t, err)
 			taken <- data
 		}()
+
 		synctest.Wait() // it waits
 
 		_, err := q.PollN(t.Context(), math.MaxInt)
@@ -182,6 +144,7 @@ func TestBadInput(t *testing.T) {
 			}
 		})
 	}
+
 	_, err := good.PollN(t.Context(), 0)
 	require.Error(t, err)
 	_, err = good.Offer(t.Context(), make([]byte, recipe.MaxData))
@@ -202,7 +165,7 @@ func TestBadInput(t *testing.T) {
 	require.Len(t, drain(t, patient(t), good), 5001)
 }
 
-// verbs are all that can be done to a queue.
+// verbs are all methods of a queue that do I/O.
 func verbs(q *queue.Queue) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Offer":      func(ctx context.Context) error { _, err := q.Offer(ctx, nil); return err },
@@ -247,21 +210,6 @@ func TestAfterClose(t *testing.T) {
 	}
 }
 
-func TestCloseEndsWaits(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		link := srv.Link(t)
-		c := link.Client(t)
-		q := queue.New(c, srv.Root(t)+"/q")
-		failed := make(chan error, 2)
-		go func() { _, err := q.Take(t.Context()); failed <- err }()
-		go func() { _, err := q.Reserve(t.Context()); failed <- err }()
-		await(t, link.Answered(recipestest.OpExists, 1))
-		suite.Close(t, c)
-		require.ErrorIs(t, <-failed, protocol.ErrClosed)
-		require.ErrorIs(t, <-failed, protocol.ErrClosed)
-	})
-}
-
 func TestEndedContextDoesNothing(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
@@ -279,59 +227,11 @@ func TestEndedContextDoesNothing(t *testing.T) {
 		require.NotErrorIs(t, err, protocol.ErrUncertain, name)
 		require.ErrorContains(t, err, "enough", name)
 	}
+
 	require.Equal(t, []string{"a"}, drain(t, patient(t), q))
 }
 
-// Expiry while blocked: the wait goes on in the next session.
-func TestWaitGoesOnInTheNextSession(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
-		link := srv.Link(t)
-		c := link.Client(t)
-		q := queue.New(c, path)
-		ctx := patient(t)
-		got := make(chan string, 2)
-		var wait suite.Group
-		wait.Go(func() error { data, err := q.Take(ctx); got <- string(data); return err })
-		wait.Go(func() error {
-			it, err := q.Reserve(ctx)
-			if err != nil {
-				return err
-			}
-			got <- string(it.Data())
-			return it.Ack(ctx)
-		})
-		await(t, link.Answered(recipestest.OpGetChildren, 3))
-		srv.ExpireSession(suite.Session(t, c).ID())
-		offer(t, queue.New(srv.Client(t), path), "a", "b")
-		require.NoError(t, wait.Wait())
-		require.ElementsMatch(t, []string{"a", "b"}, []string{<-got, <-got})
-	})
-}
-
-func TestOtherNodesAreLeftAlone(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		c := srv.Client(t)
-		path := lasting(t, c, srv.Root(t)+"/q")
-		names := []string{"README", "qn-", "qn-1", "qn-00000000012", "x-qn-0000000000", "qn-+000000001", "qn-qn-0000000000", "lock-0000000001"}
-		for _, name := range names {
-			_, err := suite.Session(t, c).Conn().Create(path+"/"+name, nil, 0, zk.WorldACL(zk.PermAll))
-			require.NoError(t, err)
-		}
-		q := queue.New(c, path)
-		ctx := patient(t)
-		_, err := q.Poll(ctx)
-		require.ErrorIs(t, err, queue.ErrEmpty)
-		offer(t, q, "a")
-		n, err := q.Len(ctx)
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		require.Equal(t, []string{"a"}, drain(t, ctx, q))
-		require.Len(t, children(t, c, path), len(names)+1) // and the records
-	})
-}
-
-// What the Java DistributedQueue writes is read, and it finds what we write.
+// Entries of the Java DistributedQueue are read, and it finds ours.
 func TestForeignEntries(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c := srv.Client(t)
@@ -349,38 +249,8 @@ func TestForeignEntries(t *testing.T) {
 	})
 }
 
-// A queue whose node is a container is reaped when it is empty, and created again by the next
-// offer.
-func TestReapedQueueIsCreatedAgain(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	path, client := srv.Root(t)+"/q", srv.Client(t)
-	session := suite.Session(t, client)
-	consumer := srv.Client(t)
-	q, other := queue.New(client, path), queue.New(consumer, path)
-	ctx := patient(t)
-	for i := range 5 {
-		_, err := session.EnsurePath(ctx, path)
-		require.NoError(t, err)
-		want := []string{fmt.Sprint(i), "b", "c"}
-		offer(t, q, want...)
-		suite.CatchUp(t, consumer)   // otherwise it may remove what it takes for an entry of the deleted queue
-		data, err := other.Take(ctx) // which knows the others now
-		require.NoError(t, err)
-		require.Equal(t, want[0], string(data))
-		require.Equal(t, want[1:], drain(t, ctx, q))
-		srv.Embedded().ReapContainers()
-		if i%2 == 0 { // with and without the event
-			suite.CatchUp(t, client)
-		}
-		offer(t, q, "created again")
-		require.Equal(t, []string{"created again"}, drain(t, ctx, q))
-		wipe(t, client, path)
-	}
-}
-
-// A queue needs rights on its own node only. Here that node belongs to one identity, and its parent
-// may be read and no more.
+// A queue needs rights on its own node alone. Here that node belongs to one identity, and the
+// parent can only be read.
 func TestQueueNeedsItsOwnNodeOnly(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const scheme, user, password = "digest", "mail", "secret"
@@ -399,111 +269,27 @@ func TestQueueNeedsItsOwnNodeOnly(t *testing.T) {
 		newQueue := func() *queue.Queue {
 			return queue.New(srv.Client(t, identity, protocol.WithACL(acl)), path)
 		}
+
 		q, other := newQueue(), newQueue()
-		for name, use := range map[string]func(t *testing.T){
-			"Offer and Poll": func(t *testing.T) {
-				offer(t, q, "a")
-				data, err := q.Poll(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, "a", string(data))
-			},
-			"OfferAll and PollN": func(t *testing.T) {
-				_, err := q.OfferAll(t.Context(), numbered(0, 3))
-				require.NoError(t, err)
-				data, err := q.PollN(t.Context(), 3)
-				require.NoError(t, err)
-				require.Equal(t, texts(numbered(0, 3)), texts(data))
-			},
-			"Reserve, Nack and Ack": func(t *testing.T) {
-				offer(t, q, "a")
-				it, err := q.Reserve(t.Context())
-				require.NoError(t, err)
-				require.NoError(t, it.Nack(t.Context()))
-				it, err = q.TryReserve(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, 2, it.Attempt())
-				require.NoError(t, it.Ack(t.Context()))
-			},
-			"a Take that waits": func(t *testing.T) {
-				taken := suite.Later(func() string {
-					data, _ := q.Take(patient(t))
-					return string(data)
-				})
-				offer(t, other, "a")
-				require.Equal(t, "a", suite.Wait(t, taken))
-			},
-			"Len and Peek": func(t *testing.T) {
-				offer(t, q, "a")
-				n, err := other.Len(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, 1, n)
-				data, err := other.Peek(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, "a", string(data))
-			},
-		} {
-			t.Log(name)
-			use(t)
-			drain(t, t.Context(), q)
-		}
+		taken := suite.Later(func() string { data, _ := q.Take(patient(t)); return string(data) })
+		offer(t, other, "a")
+		require.Equal(t, "a", suite.Wait(t, taken))
+
+		offer(t, q, "b", "c")
+		require.NoError(t, reserve(t, q).Nack(t.Context()))
+		require.Equal(t, 2, length(t, other))
+		data, err := other.Peek(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "b", string(data))
+		it := reserve(t, other)
+		require.Equal(t, 2, it.Attempt())
+		require.NoError(t, it.Ack(t.Context()))
+		require.Equal(t, []string{"c"}, drain(t, t.Context(), q))
 	})
 }
 
-// A node that is missing at the moment of a request, and there at the next one, ends no call.
-func TestNodeThatIsMissingForAMomentEndsNoCall(t *testing.T) {
-	const noNode = int32(zkwire.CodeNoNode)
-
-	t.Run("Poll, queue", func(t *testing.T) {
-		suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-			ctx, link, path := suite.Lasting(t), srv.Link(t), srv.Root(t)
-			q := queue.New(link.Client(t), path)
-			offer(t, q, "a")
-			require.NoError(t, poll(ctx, q))
-			link.Fail(recipestest.OpGetChildren, path, noNode, 1)
-			require.ErrorIs(t, poll(ctx, q), queue.ErrEmpty)
-		})
-	})
-	t.Run("Poll, register", func(t *testing.T) {
-		suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-			ctx, link, path := suite.Lasting(t), srv.Link(t), srv.Root(t)
-			holder := queue.New(srv.Client(t), path)
-			offer(t, holder, "a")
-			it := reserve(t, holder)
-			q := queue.New(link.Client(t), path)
-			require.ErrorIs(t, poll(ctx, q), queue.ErrEmpty)
-			require.NoError(t, it.Nack(ctx)) // which changes the register
-			link.Fail(recipestest.OpGetData, path+"/zkrecipes", noNode, 1)
-			require.NoError(t, poll(ctx, q))
-		})
-	})
-	t.Run("Offer in turn, receipts", func(t *testing.T) {
-		suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-			link, path := srv.Link(t), srv.Root(t)
-			q := queue.New(link.Client(t), path, queue.WithMaxLength(10))
-			other := queue.New(srv.Client(t), path, queue.WithMaxLength(10))
-			offer(t, q, "a")
-			offer(t, other, "b")
-			link.Fail(recipestest.OpSetData, path+"/zkrecipes/receipts", noNode, 1)
-			offer(t, q, "c") // which collides, and is in turn
-			require.Equal(t, []string{"a", "b", "c"}, drain(t, t.Context(), q))
-		})
-	})
-}
-
-// A key for which there is no directory, and may be none, is refused.
-func TestOfferKeyWithoutTheRightToRememberIt(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link, path := srv.Link(t), srv.Root(t)
-		q := queue.New(link.Client(t), path)
-		link.Fail(recipestest.OpCreate, path+"/zkrecipes/keys", int32(zkwire.CodeNoAuth), 1)
-		require.ErrorIs(t, offerKeyK(suite.Lasting(t), q), zk.ErrNoAuth)
-		require.NoError(t, offerKeyK(suite.Lasting(t), q))
-		require.Equal(t, []string{"x"}, drain(t, t.Context(), q))
-	})
-}
-
-// An answer is lost, and then the receipt cannot be read. So it is not known what became of the
-// offer, even if the server would know.
+// An answer is lost, and then the receipt can't be read. So the outcome is uncertain, even if the
+// server would know.
 func TestOfferWhoseReceiptCannotBeRead(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, operator := srv.Link(t), srv.Client(t)

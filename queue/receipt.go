@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -19,12 +19,12 @@ var (
 	errNoReceipt   = errors.New("the receipt was deleted")
 )
 
-// A result is that of a transaction that was executed, or was refused.
+// A result is the answer to a transaction that was executed or refused.
 type result struct {
-	answers []zk.MultiResponse // nil if they were lost
+	answers []zk.MultiResponse // nil if the answer was lost
 }
 
-// failed returns the operation that the transaction died of, or -1. Those after it have errors, too.
+// failed returns the index of the operation that failed, or -1. (Later operations have errors too.)
 func (r result) failed(err error) int {
 	if err == nil {
 		return -1
@@ -32,77 +32,68 @@ func (r result) failed(err error) int {
 	return slices.IndexFunc(r.answers, func(a zk.MultiResponse) bool { return a.Error != nil })
 }
 
-// transact blocks until the operations that prepare returns were executed, all or none. It calls
-// prepare just before they are sent, which may be several times. If prepare returns none, transact
-// returns errNothingToDo. If an answer is lost, executed finds out whether they were. transact calls
-// unsent whenever it turns out that nothing was executed. If it cannot be found out, the error wraps
-// [protocol.ErrUncertain].
+// transact blocks until the operations that prepare returns were executed (all or none). It calls
+// prepare just before each attempt. If prepare returns no operations, transact returns
+// errNothingToDo. If an answer is lost, transact asks executed whether the attempt was executed. It
+// calls unsent after each attempt that was not executed. If the outcome can't be found out, the
+// error wraps [protocol.ErrUncertain].
 func transact(life context.Context, s *recipe.Session, prepare func() []any, unsent func(),
 	executed func(ctx context.Context) (bool, error)) (result, error) {
-	var open atomic.Bool // it was sent, and nothing more is known; an attempt may outlast life
-	done, err := recipe.DoOnce(life, s, func(c *zk.Conn) (result, error) {
+	return recipe.DoOnce(life, s, func(c *zk.Conn) (result, error) {
 		ops := prepare()
 		if ops == nil {
 			return result{}, errNothingToDo
 		}
-		open.Store(true)
+
 		answers, err := recipe.Multi(c, ops...)
 		if err != nil && !recipe.OutcomeUnknown(err) {
-			open.Store(false)
 			unsent()
 		}
+
 		return result{answers}, err
 	}, func(ctx context.Context) (result, bool, error) {
 		yes, err := executed(ctx)
-		if err == nil && !yes {
-			open.Store(false)
+		switch {
+		case err != nil:
+			err = uncertain(err)
+		case !yes:
 			unsent()
 		}
+
 		return result{}, yes, err
 	})
-	if err != nil && open.Load() {
-		err = uncertain(err)
-	}
-	return done, err
 }
 
-// A receipt is a node of a session's own that says which transactions of a batcher were executed:
-// each writes its number there. If the answer is lost, the number is read. Of two attempts at a
-// transaction one can succeed at most, as they expect the same version of the node.
+// A receipt is a node that says which transactions of a batcher were executed because each of them
+// writes its number there. If an answer is lost, the receipt is read. All attempts at a transaction
+// expect the same version of the node, so at most one attempt can succeed.
 type receipt struct {
 	node    string // its path, without the chroot
 	number  int64  // of the latest transaction
 	version int32  // of the node
-	doubt   bool   // the version is not known
+	doubt   bool   // the version is unknown
 }
 
-// begin makes r work with this node, which is new unless r has used it before.
-func (r *receipt) begin(ctx context.Context, s *recipe.Session, node string) error {
-	next := receipt{node: node, number: r.number}
-	if node == r.node {
-		stat, err := s.Exists(ctx, node)
-		if err == nil && stat == nil {
-			err = errNoReceipt
-		}
-		if err != nil {
-			return err
-		}
-		next.version = stat.Version
-	}
-	*r = next
-	return nil
-}
-
-// transact is the function transact with the receipt, for a life that is the session's. If the
-// receipt is gone it returns errNoReceipt, and nothing was executed. After an error that wraps
-// [protocol.ErrUncertain], the receipt is of no use any more.
+// transact is the function transact with the receipt. life must be the session's. If the receipt is
+// gone, transact returns errNoReceipt and nothing was executed.
 func (r *receipt) transact(life context.Context, s *recipe.Session, prepare func() []any, unsent func()) (result, error) {
+	if r.doubt {
+		stat, err := s.Exists(life, r.node)
+		if err != nil {
+			return result{}, err
+		} else if stat != nil {
+			r.version = stat.Version
+		}
+	}
+
 	operations := 0
+	// The write of the number comes last, so operations keep their index.
 	done, err := transact(life, s, func() []any {
 		ops := prepare()
 		if ops == nil {
 			return nil
 		}
+
 		r.number++
 		operations = len(ops)
 		return append(ops, &zk.SetDataRequest{
@@ -114,11 +105,13 @@ func (r *receipt) transact(life context.Context, s *recipe.Session, prepare func
 	switch {
 	case err == nil && done.answers != nil:
 		r.version++
-	case itself && errors.Is(err, zk.ErrBadVersion): // an attempt was executed after all
+	// An attempt was executed after all.
+	case itself && errors.Is(err, zk.ErrBadVersion):
 		err = uncertain(err)
 	case itself && errors.Is(err, zk.ErrNoNode):
 		err = errNoReceipt
 	}
+
 	r.doubt = errors.Is(err, protocol.ErrUncertain)
 	return done, err
 }
@@ -133,4 +126,57 @@ func (r *receipt) read(ctx context.Context, s *recipe.Session) (executed bool, e
 	}
 	r.version = stat.Version
 	return string(data) == strconv.FormatInt(r.number, 10), nil
+}
+
+// A presence is an ephemeral node that exists while a goroutine works, and for a moment after. Its
+// name is never used again. Only that goroutine uses the presence.
+type presence struct {
+	*site
+	dir  string // of the node, below the queue's path
+	name string // empty if there is no node
+}
+
+// idlePresence is how long an unused presence stays. (A presence costs the server about a hundred
+// bytes.)
+const idlePresence = time.Second
+
+// use makes sure that the node exists. It returns the node's path, without the chroot.
+func (p *presence) use(life context.Context) (node string, err error) {
+	for p.name == "" {
+		name := p.session.NewOwner().String()
+		err := p.session.Create(life, p.path+p.dir+"/"+name, nil, zk.FlagEphemeral)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			err = p.ensure(life, p.session, p.dir)
+		// If the node exists, an attempt whose answer was lost has created it.
+		case err == nil, errors.Is(err, zk.ErrNodeExists):
+			p.name, err = name, nil
+		// An attempt may have created it, and nobody uses it.
+		case errors.Is(err, protocol.ErrUncertain):
+			p.name = name
+			p.discard()
+		}
+
+		if err != nil {
+			return "", err
+		}
+	}
+
+	return p.path + p.dir + "/" + p.name, nil
+}
+
+// leave deletes the node. If it can't be deleted (for lack of a permission), it is used again.
+func (p *presence) leave(life context.Context) error {
+	err := p.deleteNode(life, p.session, p.dir+"/"+p.name)
+	if err == nil {
+		p.name = ""
+	}
+	return err
+}
+
+// discard drops a node that must not be used any more.
+func (p *presence) discard() {
+	node := p.dir + "/" + p.name
+	p.name = ""
+	p.session.Go(func(life context.Context, s *recipe.Session) { p.deleteNode(life, s, node) })
 }

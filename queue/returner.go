@@ -3,6 +3,8 @@ package queue
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,84 +14,41 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// A returner puts entries back into the queue that nobody else looks after: those that were reserved
-// by consumers that have left, and those whose delay has passed. It asks the server only if something
-// may have changed since it was called last. It is safe for concurrent use.
+// A returner puts entries back that nobody else looks after: entries whose consumers have left, and
+// entries whose delay has passed. It asks the server only if something can have changed since its
+// latest look. Only the goroutine of a consumer uses it.
 type returner struct {
 	*site
-	lock    gate      // protects what follows, also while the server is asked
-	holders *listing  // of the consumers, since the claims of those that have left were put back
-	delayed []listing // of the directory of delayed entries, and of those in it up to one that is not empty
-	next    time.Time // when the first entry is due; zero if there is none
-	looked  time.Time
-	retry   time.Time // if it was not possible to put all back
-}
-
-// A listing is a directory that was listed and is watched since.
-type listing struct {
-	*recipe.Watch
-	node string // below the queue's path
+	seen   []*recipe.Watch // on the directories that the latest look read; nil if that look failed
+	looked time.Time
+	next   time.Time // when something will have to be put back, even without a change; zero if never
+	said   bool      // that some entries can't be put back
 }
 
 const retryAfter = time.Second
 
-// glance looks before the first claim of a session, and then no more often than listings are checked.
+// glance looks before the first claim of a session. After that it looks as often as listings are
+// checked.
 func (r *returner) glance(life context.Context) error {
-	r.lock.take()
-	recent := time.Since(r.looked) < staleAfter && (r.next.IsZero() || time.Now().Before(r.next))
-	r.lock.give()
-	if recent {
+	if time.Since(r.looked) < staleAfter && !r.due() {
 		return nil
 	}
 	return r.look(life, r.session)
 }
 
-// look puts back what has to be put back now.
-func (r *returner) look(life context.Context, work *recipe.Session) error {
-	r.lock.take()
-	defer r.lock.give()
-	r.looked, r.retry = time.Now(), time.Time{}
-	return cmp.Or(r.lookForOrphans(life, work), r.lookForDue(life, work))
-}
+func (r *returner) due() bool { return !r.next.IsZero() && !time.Now().Before(r.next) }
 
-// watch returns what changes when there is something to look for, and when that is: now if something
-// has changed since the last look, when an entry is due, or never.
-func (r *returner) watch(ctx context.Context) (all []*recipe.Watch, when time.Time, err error) {
-	r.lock.take()
-	defer r.lock.give()
-	seen := slices.Clone(r.delayed)
-	if r.holders != nil {
-		seen = append(seen, *r.holders)
+// watch returns watches that fire when something may have to be put back. when is the time when
+// something will have to be put back anyway: now if a watch has fired, or zero.
+func (r *returner) watch() (seen []*recipe.Watch, when time.Time) {
+	if slices.ContainsFunc(r.seen, hasChanged) || r.seen == nil && r.next.IsZero() {
+		return nil, time.Now()
 	}
-	changed := r.holders == nil || r.delayed == nil
-	for _, l := range seen {
-		changed = changed || hasChanged(l.Watch)
-		w := r.session.WatchChildren(r.path + l.node)
-		if _, err := w.Ready(ctx); err != nil {
-			return nil, time.Time{}, err
-		}
-		all = append(all, w)
+	for _, w := range r.seen {
+		again := *w // because a Watch is not safe for concurrent use
+		seen = append(seen, &again)
 	}
-	switch {
-	case !changed:
-		return all, r.next, nil
-	case r.retry.IsZero():
-		return all, time.Now(), nil
-	}
-	return all, r.retry, nil
-}
-
-// unchanged reports whether listings are still true. It asks the server only after a reconnect.
-func unchanged(life context.Context, listings ...listing) (bool, error) {
-	for _, l := range listings {
-		if hasChanged(l.Watch) {
-			return false, nil
-		}
-		if same, err := l.Current(life); err != nil || !same {
-			return false, err
-		}
-	}
-	return true, nil
+	return seen, r.next
 }
 
 func hasChanged(w *recipe.Watch) bool {
@@ -101,132 +60,174 @@ func hasChanged(w *recipe.Watch) bool {
 	}
 }
 
-// list lists the children of a node. There are none if it does not exist.
-func (r *returner) list(life context.Context, work *recipe.Session, node string) (l listing, children []string, err error) {
-	l = listing{work.Background().WatchChildren(r.path + node), node}
-	stat, err := l.Ready(life)
-	if err == nil && stat != nil {
-		children = slices.Sorted(slices.Values(l.Children()))
+// unchanged reports whether nothing has changed since the latest look. It asks the server only
+// after a reconnect.
+func (r *returner) unchanged(life context.Context) (bool, error) {
+	if r.seen == nil || r.due() {
+		return false, nil
 	}
-	return l, children, err
-}
 
-// lookForOrphans puts back what was reserved by consumers that have left.
-func (r *returner) lookForOrphans(life context.Context, work *recipe.Session) error {
-	if r.holders != nil {
-		if same, err := unchanged(life, *r.holders); err != nil || same {
-			return err
+	for _, w := range r.seen {
+		if hasChanged(w) {
+			return false, nil
+		}
+
+		if same, err := w.Current(life); err != nil || !same {
+			return false, err
 		}
 	}
-	holders, present, err := r.list(life, work, consumersNode)
+
+	return true, nil
+}
+
+// look puts back the entries that have to go back now. If an entry can't be put back, a later look
+// tries again.
+func (r *returner) look(life context.Context, work *recipe.Session) error {
+	r.looked = time.Now()
+	if same, err := r.unchanged(life); err != nil || same {
+		return err
+	}
+
+	// If this look fails, the next one must begin anew.
+	r.seen, r.next = nil, time.Time{}
+	seen := []*recipe.Watch{}
+	list := func(node string) ([]string, error) {
+		w := work.Background().WatchChildren(r.path + node)
+		if _, err := w.Ready(life); err != nil {
+			return nil, err
+		}
+
+		seen = append(seen, w)
+		return slices.Sorted(slices.Values(w.Children())), nil
+	}
+
+	orphans, dirs, err := r.orphans(life, work, list)
 	if err != nil {
 		return err
+	}
+
+	due, next, err := r.dueEntries(life, work, list)
+	if err != nil {
+		return err
+	}
+
+	skipped, err := r.putBack(life, work, slices.Concat(orphans, due))
+	switch retry := time.Now().Add(asideFor); {
+	case err == nil && skipped && (next.IsZero() || retry.Before(next)):
+		r.seen, r.next = seen, retry
+	case err == nil:
+		r.seen, r.next = seen, next
+	case r.session.Err() != nil:
+		return err
+	default:
+		r.next = time.Now().Add(retryAfter)
+		return nil
+	}
+
+	for _, dir := range dirs {
+		// A directory with other nodes stays.
+		r.deleteNode(life, work, dir)
+	}
+
+	return nil
+}
+
+// orphans returns the entries whose consumers have left, with the directories of these consumers.
+func (r *returner) orphans(life context.Context, work *recipe.Session, list func(string) ([]string, error)) (
+	entries []found, dirs []string, err error) {
+	present, err := list(consumersNode)
+	if err != nil {
+		return nil, nil, err
 	}
 	owners, _, err := r.children(life, work, heldNode)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-
-	r.holders = &holders
 	for _, owner := range owners {
 		if slices.Contains(present, owner) {
 			continue
 		}
-		stat, err := work.Exists(life, r.path+consumersNode+"/"+owner) // it may have come after the listing
+		// The consumer may have come after the listing.
+		stat, err := work.Exists(life, r.path+consumersNode+"/"+owner)
 		if err != nil {
-			r.holders = nil
-			return err
+			return nil, nil, err
 		} else if stat != nil {
 			continue
 		}
-		held, _, err := r.children(life, work, heldNode+"/"+owner)
-		if err == nil {
-			err = r.putBack(life, work, heldIn(owner, held))
+
+		dir := heldNode + "/" + owner
+		held, _, err := r.children(life, work, dir)
+		if err != nil {
+			return nil, nil, err
 		}
-		if err == nil {
-			r.deleteNode(life, work, heldNode+"/"+owner, -1) // unless there is something else
-			continue
-		}
-		r.holders, r.retry = nil, time.Now().Add(retryAfter)
-		if r.session.Err() != nil {
-			return err
-		}
+		entries, dirs = append(entries, heldIn(owner, held)...), append(dirs, dir)
 	}
-	return nil
+	return entries, dirs, nil
 }
 
-// lookForDue puts back what is due.
-func (r *returner) lookForDue(life context.Context, work *recipe.Session) error {
-	for range 2 {
-		same, err := unchanged(life, r.delayed...)
-		if err == nil && (!same || r.delayed == nil) {
-			err = r.listDelayed(life, work)
-		}
-		if err != nil || r.next.IsZero() || time.Now().Before(r.next) {
-			return err
-		}
-		var due []found
-		now := time.Now().UnixMilli()
-		for _, l := range r.delayed[1:] {
-			due = append(due, delayedIn(l.node[len(delayedNode)+1:], l.Children())...)
-		}
-		due = slices.DeleteFunc(due, func(f found) bool { return f.due > now })
-		if err := r.putBack(life, work, due); r.session.Err() != nil {
-			return err
-		}
+// dueEntries returns the entries whose delay has passed. It also returns when the first of the
+// other delayed entries is due, and reads no further than that entry.
+func (r *returner) dueEntries(life context.Context, work *recipe.Session, list func(string) ([]string, error)) (
+	entries []found, next time.Time, err error) {
+	buckets, err := list(delayedNode)
+	if err != nil {
+		return nil, time.Time{}, err
 	}
-	r.retry = time.Now().Add(retryAfter) // there may be some that cannot be put back
-	r.delayed, r.next = nil, r.retry
-	return nil
-}
-
-// listDelayed reads when the first entry is due.
-func (r *returner) listDelayed(life context.Context, work *recipe.Session) error {
-	all, buckets, err := r.list(life, work, delayedNode)
-	r.delayed, r.next = []listing{all}, time.Time{}
+	now := time.Now()
 	for _, bucket := range buckets {
 		begins, ok := layout.BucketDue(bucket)
-		if !ok || err != nil {
+		if !ok {
 			continue
 		}
-		var l listing
-		var names []string
-		if l, names, err = r.list(life, work, delayedNode+"/"+bucket); err != nil {
-			break
+		dir := delayedNode + "/" + bucket
+		names, err := list(dir)
+		if err != nil {
+			return nil, time.Time{}, err
 		}
-		entries := delayedIn(bucket, names)
-		if len(entries) == 0 && time.Since(time.UnixMilli(begins)) > 2*time.Minute &&
-			r.deleteNode(life, work, l.node, -1) == nil { // nobody needs it any more
-			continue
+		// Nobody offers into the past, so the directory can go.
+		if len(names) == 0 && now.Sub(time.UnixMilli(begins)) > 2*time.Minute {
+			r.deleteNode(life, work, dir)
 		}
-		r.delayed = append(r.delayed, l)
-		if len(entries) > 0 {
-			first := slices.MinFunc(entries, func(a, b found) int { return cmp.Compare(a.due, b.due) })
-			r.next = time.UnixMilli(first.due)
+
+		for _, f := range delayedIn(bucket, names) {
+			if due := time.UnixMilli(f.due); !due.After(now) {
+				entries = append(entries, f)
+			} else if next.IsZero() || due.Before(next) {
+				next = due
+			}
+		}
+		if !next.IsZero() {
 			break
 		}
 	}
-	if err != nil {
-		r.delayed = nil
-	}
-	return err
+	return entries, next, nil
 }
 
-// putBack puts entries back that are reserved or delayed. What cannot be put back now is tried again
-// by the next look.
-func (r *returner) putBack(life context.Context, work *recipe.Session, entries []found) error {
+// putBack puts back entries that are reserved or delayed. It skips entries that this client may not
+// read or move, and reports whether there are any.
+func (r *returner) putBack(life context.Context, work *recipe.Session, entries []found) (skipped bool, err error) {
 	r.returned.Store(true)
-	err := each(len(entries), func(i int) error {
-		e, err := r.read(life, work, entries[i])
-		if err == nil && e.recorded { // it is one of ours
-			err = r.relocate(life, work, move{record: e.record, data: e.data}, func(ops []any) (int, error) {
-				return r.end(life, work, e, ops...)
-			})
+	refusals, err := recipe.ReadAll(entries, func(f found) (refusal, err error) {
+		e, err := r.read(life, work, f)
+		// A node without a record is not ours.
+		if err == nil && e.recorded {
+			err = r.relocate(life, work, &r.place, e, move{record: e.record})
 		}
-		return ignore(err, zk.ErrNoNode) // another client was faster
+
+		if errors.Is(err, zk.ErrNoAuth) {
+			return fmt.Errorf("%s: %w", f.node, err), nil
+		}
+
+		// If the node is gone, another client was faster.
+		return nil, err
 	})
-	if err != nil && r.session.Err() == nil {
-		r.recipe.Logger().Warn("queue entries not put back yet", "path", r.path, "error", err)
+
+	refusal := cmp.Or(refusals...)
+	why := cmp.Or(err, refusal)
+	if why != nil && !r.said && r.session.Err() == nil {
+		r.recipe.Logger().Warn("queue entries not put back yet", "path", r.path, "error", why)
 	}
-	return err
+
+	r.said = why != nil
+	return refusal != nil, err
 }

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// Whatever is offered, wherever: it is appended, or refused, and the connection never suffers.
+// An offer of any size is appended or refused. The connection never suffers.
 func TestOffersOfAnySizeKeepTheConnection(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t, lasts)
@@ -30,12 +31,14 @@ func TestOffersOfAnySizeKeepTheConnection(t *testing.T) {
 		if rapid.Bool().Draw(rt, "bounded") {
 			opts = append(opts, queue.WithMaxLength(1<<20))
 		}
+
 		count := rapid.SampledFrom([]int{1, 2, 10, 1000, 5000}).Draw(rt, "count")
 		room := recipe.MaxData - count*rapid.IntRange(0, 700).Draw(rt, "for each")
 		items := make([][]byte, count)
 		for i := range items {
 			items[i] = make([]byte, max(0, room/count))
 		}
+
 		items[0] = make([]byte, len(items[0])+rapid.IntRange(0, 70_000).Draw(rt, "first"))
 
 		link := srv.Link(t)
@@ -49,6 +52,7 @@ func TestOffersOfAnySizeKeepTheConnection(t *testing.T) {
 		if _, err = s.EnsurePath(t.Context(), path); err == nil {
 			_, err = s.Conn().Set(s.Path(path), make([]byte, rapid.IntRange(0, 100_000).Draw(rt, "of the queue's node")), -1)
 		}
+
 		require.NoError(rt, err)
 
 		ids, err := q.OfferAll(t.Context(), items)
@@ -57,18 +61,21 @@ func TestOffersOfAnySizeKeepTheConnection(t *testing.T) {
 		} else {
 			require.ErrorIs(rt, err, protocol.ErrTooLarge)
 		}
+
 		require.Equal(rt, 1, link.Count(recipestest.OpConnect))
 		for err == nil {
 			_, err = q.PollN(t.Context(), 1000)
 		}
+
 		if !errors.Is(err, protocol.ErrTooLarge) {
 			require.ErrorIs(rt, err, queue.ErrEmpty)
 		}
+
 		require.Equal(rt, 1, link.Count(recipestest.OpConnect))
 	})
 }
 
-// The chroot counts, for each entry: this many fit without one.
+// The chroot counts for each entry: without a chroot this many entries fit.
 func TestChrootCounts(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t, lasts)
@@ -79,7 +86,7 @@ func TestChrootCounts(t *testing.T) {
 	defer client.Close()
 	q := queue.New(client, "/q")
 	offer(t, q, "first")
-	for _, size := range []int{0, 107, 108, 109} { // one of them was a panic
+	for _, size := range []int{0, 107, 108, 109} { // one of these sizes was a panic
 		items := make([][]byte, 10_860)
 		items[0] = make([]byte, size)
 		before := link.Count(recipestest.OpMulti)
@@ -87,6 +94,7 @@ func TestChrootCounts(t *testing.T) {
 		require.ErrorIs(t, err, protocol.ErrTooLarge)
 		require.Equal(t, before, link.Count(recipestest.OpMulti))
 	}
+
 	room := recipe.MaxData - len("/q") - 61
 	_, err = q.Offer(t.Context(), make([]byte, room+1))
 	require.ErrorIs(t, err, protocol.ErrTooLarge)
@@ -94,7 +102,7 @@ func TestChrootCounts(t *testing.T) {
 	require.Len(t, drain(t, patient(t), q), 2)
 }
 
-// together has each of some goroutines do something at the same time.
+// together calls do in n goroutines at the same time.
 func together(n int, do func() error) error {
 	var wait suite.Group
 	for range n {
@@ -103,7 +111,8 @@ func together(n int, do func() error) error {
 	return wait.Wait()
 }
 
-// What goes together does not get too large for a small server whose limit the client was given.
+// What goes together does not get too large for a small server whose limit the client was given. An
+// offer above that limit is refused, and others go on.
 func TestBatchesFitASmallServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,8 +129,11 @@ func TestBatchesFitASmallServer(t *testing.T) {
 			}
 			return settle(it)
 		}
+
 		offers := func() error { _, err := q.Offer(patient(t), make([]byte, 1000)); return err }
+		large := suite.Later(func() error { _, err := q.Offer(patient(t), make([]byte, 2*most)); return err })
 		require.NoError(t, together(goroutines, offers))
+		require.ErrorIs(t, <-large, protocol.ErrTooLarge)
 		require.NoError(t, together(goroutines, func() error {
 			return reserve(func(it *queue.Item) error { return it.Nack(patient(t), queue.AtTail()) })
 		}))
@@ -134,7 +146,7 @@ func TestBatchesFitASmallServer(t *testing.T) {
 	})
 }
 
-// PollN of many takes what fits into a request, and goes on where it was.
+// PollN of many entries takes as many as fit into a request, and then goes on.
 func TestPollNAtALongPath(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/"+strings.Repeat("p", 1500))
@@ -144,17 +156,19 @@ func TestPollNAtALongPath(t *testing.T) {
 			_, err := q.OfferAll(t.Context(), numbered(i*250, 250))
 			require.NoError(t, err)
 		}
+
 		require.Equal(t, texts(numbered(0, 1000)), drain(t, patient(t), q))
 
 		connections := 1
-		if !suite.Has(t, srv, suite.Containers) { // the request for the first one has ended a connection
+		if !suite.Has(t, srv, suite.Containers) { // without containers, the first request has ended a connection
 			connections++
 		}
+
 		require.Equal(t, connections, link.Count(recipestest.OpConnect))
 	})
 }
 
-// An item that was made too large to be claimed can be taken, and is in no way of the connection.
+// An entry that is too large to be reserved can be taken. It does not hurt the connection.
 func TestEntryTooLargeToBeReserved(t *testing.T) {
 	t.Parallel()
 	srv, link, client := oblivious(t)
@@ -171,27 +185,33 @@ func TestEntryTooLargeToBeReserved(t *testing.T) {
 	require.Equal(t, 1, link.Count(recipestest.OpConnect))
 }
 
-// What is too large for the server by the limit that the client was given is refused, and others go
-// on.
-func TestOfferTooLargeForASmallServer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.WithConfig(embedded.Config{InMemory: true, MaxPacket: 64 << 10}))
-		link := srv.Link(t)
-		q := queue.New(link.Client(t, protocol.WithRequestLimit(64<<10)), lasting(t, srv.Client(t), srv.Root(t)+"/q"))
-		offer(t, q, "before")
-		before := link.Count(recipestest.OpConnect)
-		large := make(chan error, 1)
-		go func() {
-			_, err := q.Offer(patient(t), make([]byte, 100_000))
-			large <- err
-		}()
-		require.NoError(t, together(20, func() error {
-			_, err := q.Offer(patient(t), make([]byte, 1000))
-			return err
-		}))
-		require.ErrorIs(t, <-large, protocol.ErrTooLarge)
-		require.Equal(t, before, link.Count(recipestest.OpConnect))
-		require.Len(t, drain(t, patient(t), q), 21)
-	})
+// Entries for which a transaction has no room come first in the next one.
+func TestOrderOfLargeEntries(t *testing.T) {
+	const n = 40
+	for name, most := range map[string]int{"Take": 1, "PollN": 10} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				link, q := b.linked()
+				link.Delay(time.Millisecond)
+				producer := b.queue()
+				for i := range n {
+					offer(t, producer, fmt.Sprintf("%06d", i)+strings.Repeat("x", 100_000))
+				}
+				var got []string
+				for len(got) < n {
+					var data [][]byte
+					if most > 1 {
+						data, _ = q.PollN(t.Context(), most)
+					} else if one, err := q.Take(t.Context()); err == nil {
+						data = [][]byte{one}
+					}
+					require.NotEmpty(t, data)
+					for _, d := range data {
+						got = append(got, string(d[:6]))
+					}
+				}
+				require.Equal(t, texts(numbered(0, n)), got)
+			})
+		})
+	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/batch"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
@@ -17,13 +16,13 @@ import (
 // such an entry. If a session is lost, it goes on waiting in the next session.
 //
 // If ctx ends before anything was sent, Take returns ctx's error and nothing happens. If the
-// session is lost with the answer, or ctx ends more than a moment (50 ms) before it comes, Take
-// returns the data and an [UncertainError], which wraps [protocol.ErrUncertain] and has the data,
-// too. Either the entry was removed and no other consumer will get it, or it was not removed. Other
-// errors wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's own.
+// session is lost with the answer (or ctx ends more than 50 ms before the answer comes), Take
+// returns the data with an [UncertainError]. It wraps [protocol.ErrUncertain]: either the entry was
+// removed and no other consumer will get it, or it was not removed. Other errors wrap
+// [protocol.ErrClosed] or [zk.ErrInvalidPath], or are the server's own.
 //
-// If a quota is full, or an entry of another library is too large to be reserved, Take removes the
-// entry without a reservation. If the answer is lost then, it returns an UncertainError.
+// If a quota is full (or a foreign entry is too large to be reserved), Take removes the entry
+// without a reservation. If the answer is lost then, it returns an UncertainError.
 func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
 		return nil, err
@@ -35,17 +34,17 @@ func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	return first(data), err
 }
 
-// Poll is [Queue.Take] without the wait: it returns [ErrEmpty] if at some moment of the call there
-// was no entry that is not reserved.
+// Poll is [Queue.Take] without the wait. If there was no entry at some moment of the call (or all
+// were reserved), it returns [ErrEmpty].
 func (q *Queue) Poll(ctx context.Context) ([]byte, error) {
 	data, _, err := q.remove(ctx, 1, false)
 	return first(data), err
 }
 
-// PollN removes up to max entries, a thousand at most, in one transaction and returns their data in
-// order. It removes all of them or none, even if it returns an [UncertainError]. It removes at most
-// about half a megabyte of data, and can remove fewer while other sessions take entries. It blocks
-// and returns errors as [Queue.Poll] does.
+// PollN removes up to max entries (a thousand at most) in one transaction and returns their data in
+// order. It removes all of them or none, even if it returns an [UncertainError]. It removes about
+// half a megabyte of data at most. While other sessions take entries it can remove fewer. Under a
+// full quota it removes a single entry. It blocks and returns errors as [Queue.Poll] does.
 func (q *Queue) PollN(ctx context.Context, max int) ([][]byte, error) {
 	if max < 1 {
 		return nil, q.recipe.Wrap(fmt.Errorf("PollN needs a max of at least 1, got %d", max))
@@ -61,8 +60,8 @@ func first(data [][]byte) []byte {
 	return data[0]
 }
 
-// remove removes up to max entries. If wait is set it waits for one. It returns the session in
-// which it has ended.
+// remove removes up to max entries. If wait is set, it waits until there is an entry. It returns
+// the session in which it ended.
 func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, in *recipe.Session, err error) {
 	for {
 		var u *under
@@ -74,14 +73,12 @@ func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, 
 			return nil, in, err
 		}
 
-		claims, data := r.claims, [][]byte(nil)
-		for _, p := range r.plain {
-			claims = append(claims, &claim{record: p.record, data: p.data})
-		}
-		for _, c := range claims {
+		var data [][]byte
+		for _, c := range r.claims {
 			data = append(data, c.data)
 		}
-		switch err = q.settleTaken(ctx, u, claims, r.plain); {
+
+		switch err = q.settleTaken(ctx, u, r.claims); {
 		case err == nil, errors.Is(err, protocol.ErrUncertain):
 			if err == nil {
 				u.report(protocol.EventTaken, len(data), nil)
@@ -95,46 +92,22 @@ func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, 
 	}
 }
 
-// settleTaken removes entries that were reserved to be taken, or plain ones. If its error does not
-// wrap [protocol.ErrUncertain], they were not removed, and will come back or are gone.
-func (q *Queue) settleTaken(ctx context.Context, u *under, claims []*claim, plain []*reading) error {
-	reserved := claims
-	if plain != nil {
-		reserved = nil
+// settleTaken removes entries for a taker. If its error doesn't wrap [protocol.ErrUncertain], they
+// were not removed: they come back or are gone.
+func (q *Queue) settleTaken(ctx context.Context, u *under, claims []*claim) error {
+	err := u.settle(ctx, nil, claims)
+	if refusedAt(err) >= 0 && claims[0].dir == nil {
+		err = u.missed(claims[0].Node, err)
 	}
-	wait, stop := recipe.Linger(ctx, batch.Grace)
-	defer stop()
-	settled := make(chan error, 1)
-	_, err := recipe.Detach(wait, u.of, func(life context.Context, work *recipe.Session) (struct{}, error) {
-		if err := recipe.Ended(ctx); err != nil { // nothing was sent
-			u.letGo(reserved...)
-			settled <- err
-			return struct{}{}, err
-		}
-		var err error
-		if plain != nil {
-			err = u.takePlainly(life, work, plain)
-		} else {
-			err = u.settle(life, work, claims)
-		}
-		if err == nil || u.session.Err() != nil {
-			u.claims.Add(-int64(len(reserved)))
-		} else { // those that are there
-			u.letGo(reserved...)
-		}
-		settled <- err
-		return struct{}{}, err
-	}, nil)
 
-	select {
-	case err = <-settled:
-	default:
-		if !errors.Is(err, protocol.ErrClosed) {
-			err = uncertain(err) // it goes on
-		}
+	if err != nil {
+		// Claims that exist go back. The others don't matter.
+		u.letGo(claims...)
 	}
+
 	if errors.Is(err, protocol.ErrUncertain) {
 		err = unsure(claims, err)
 	}
+
 	return err
 }

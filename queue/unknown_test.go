@@ -1,12 +1,17 @@
 package queue_test
 
 import (
+	"context"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -15,7 +20,7 @@ func unreadable(link *recipestest.Link, op recipestest.Op, n int) {
 	link.Fail(op, "", int32(zkwire.CodeNoAuth), n)
 }
 
-// comesBack waits until the only entry is delivered, though the session that has reserved it lives.
+// comesBack waits until the only entry is delivered while the session that had reserved it lives.
 func comesBack(t *testing.T, b *bench, attempt int) {
 	t.Helper()
 	time.Sleep(time.Second)
@@ -25,7 +30,7 @@ func comesBack(t *testing.T, b *bench, attempt int) {
 	require.NoError(t, it.Ack(t.Context()))
 }
 
-// The answer to a reservation is lost, and whether it was executed cannot be found out.
+// The answer to a reservation is lost, and its outcome can't be found out.
 func TestReservationOfUnknownOutcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		link, q := b.linked()
@@ -39,6 +44,7 @@ func TestReservationOfUnknownOutcome(t *testing.T) {
 			}
 			link.Meet(1, meet)
 		}
+
 		link.Meet(1, meet)
 		_, err := q.TryReserve(t.Context())
 		require.ErrorContains(t, err, "no permission to read")
@@ -46,14 +52,37 @@ func TestReservationOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// An item is given back, and whether that was executed cannot be found out, once or several times.
+// The answer to the creation of a consumer's presence is lost, and its outcome can't be found out.
+func TestPresenceOfUnknownOutcome(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		offer(t, b.queue(), "x")
+		require.NoError(t, b.reserve(q).Nack(t.Context()))
+		time.Sleep(2 * time.Second) // that presence has gone
+		link.LoseReply(recipestest.OpCreate, 1)
+		sent := link.Sent(recipestest.OpCreate, link.Count(recipestest.OpCreate)+1)
+		go func() {
+			<-sent
+			unreadable(link, recipestest.OpCreate, 1)
+		}()
+
+		_, err := q.TryReserve(t.Context())
+		require.ErrorContains(t, err, "no permission to create")
+		time.Sleep(time.Minute)
+		require.Empty(t, children(t, b.client, b.path+"/zkrecipes/consumers"))
+		comesBack(t, b, 2)
+	})
+}
+
+// An item is given back, and whether its claim is gone can't be found out (once or several times).
 func TestReturnOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	for n := 1; n <= 3; n++ {
-		inBubble(t, func(t *testing.T, b *bench) {
+		bubble(t, func(t *testing.T, b *bench) {
 			link, q := b.linked()
 			offer(t, b.queue(), "x")
 			it := b.reserve(q)
-			unreadable(link, recipestest.OpGetData, n)
+			unreadable(link, recipestest.OpExists, n)
 			left := n
 			var meet func([]string)
 			meet = func(operations []string) {
@@ -64,14 +93,15 @@ func TestReturnOfUnknownOutcome(t *testing.T) {
 				}
 				link.Meet(1, meet)
 			}
+
 			link.Meet(1, meet)
-			require.ErrorContains(t, it.Nack(t.Context()), "no permission to read")
+			require.NoError(t, it.Nack(t.Context()))
 			comesBack(t, b, 2)
 		})
 	}
 }
 
-// An item whose claim may not be seen is lost, but its entry is not.
+// If a claim can't be seen, its item is lost but its entry is not.
 func TestItemThatMayNotBeSeen(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		link, q := b.linked()
@@ -79,7 +109,146 @@ func TestItemThatMayNotBeSeen(t *testing.T) {
 		it := b.reserve(q)
 		unreadable(link, recipestest.OpGetData, 1)
 		unreadable(link, recipestest.OpExists, 2)
-		await(t, it.Done())
+		suite.Wait(t, it.Done())
 		comesBack(t, b, 2)
 	})
+}
+
+// The answer to a reservation is lost, and an operator ends its first claim before the client can
+// look. The other claims come back though their session lives on.
+func TestFirstClaimEndsWhileItsOutcomeIsUnknown(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		offer(t, q, "a", "b", "c")
+		held := b.reserve(q)
+		link.LoseReply(recipestest.OpMulti, 1)
+		sent := link.Sent(recipestest.OpMulti, link.Count(recipestest.OpMulti)+1)
+		go func() {
+			<-sent
+			link.Cut()
+			time.Sleep(time.Second)
+			first := list(t, queue.New(b.client, b.path))[1]
+			require.NotZero(t, first.Holder)
+			require.NoError(t, queue.New(b.client, b.path).Remove(t.Context(), first.ID))
+			link.Heal()
+		}()
+
+		data, err := q.PollN(t.Context(), 2)
+		require.NoError(t, err)
+		require.Equal(t, []string{"c"}, texts(data))
+		require.NoError(t, held.Ack(t.Context()))
+		require.Empty(t, list(t, q))
+	})
+}
+
+// While the outcome of the last acknowledgement is unknown, the server deletes the directory of the
+// claims (because it is empty). That settles nothing, and nothing is lost.
+func TestDirectoryOfClaimsIsReapedWhileAnOutcomeIsUnknown(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		for range 2 {
+			link, q := b.linked()
+			offer(t, q, "a", "b")
+			it := b.reserve(q)
+			link.LoseReply(recipestest.OpMulti, 1)
+			sent := link.Sent(recipestest.OpMulti, link.Count(recipestest.OpMulti)+1)
+			go func() {
+				<-sent
+				link.Cut()
+				time.Sleep(500 * time.Millisecond)
+				b.srv.Embedded().ReapContainers()
+				link.Heal()
+			}()
+
+			require.NoError(t, it.Ack(t.Context()))
+			b.srv.Embedded().ReapContainers()
+			data, err := q.Poll(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, "b", string(data))
+		}
+	})
+}
+
+// An operator deletes the node of a consumer at any step of a Poll. The Poll takes the entry all
+// the same.
+func TestConsumerIsDeletedWhileItTakes(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		suite.Sweep(t, func(step int) bool {
+			link, q := b.linked()
+			offer(t, queue.New(b.client, b.path), "a")
+			met := suite.At(link, step, func() {
+				for _, node := range children(t, b.client, b.path+"/zkrecipes/consumers") {
+					require.NoError(t, b.conn().Delete(b.path+"/zkrecipes/consumers/"+node, -1))
+				}
+			})
+			data, err := q.Poll(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, "a", string(data))
+			return met()
+		})
+	})
+}
+
+// Takers share a transaction whose answer is lost, under a quota that is full for a moment. All but
+// one of them leave, and their entries go back. That says nothing about the entry of the last one.
+func TestTakersLeaveATransactionOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	const takers = 4
+	for stays := range takers {
+		bubble(t, func(t *testing.T, b *bench) {
+			link, q := b.linked()
+			offer(t, q, "first")
+			require.NoError(t, b.reserve(q).Nack(t.Context())) // so the directory of returned entries exists
+			require.Equal(t, []string{"first"}, drain(t, t.Context(), q))
+			leaving, leave := context.WithCancel(t.Context())
+			quota := false
+			var meet func([]string)
+			meet = func(operations []string) {
+				ends := strings.Count(strings.Join(operations, " "), "/zkrecipes/held/")
+				switch {
+				case ends < 2 || !strings.HasPrefix(operations[0], "delete"):
+				case !quota:
+					quota = true
+					link.FailPart(ends+1, -125)
+				default:
+					link.Cut()
+					leave()
+					time.AfterFunc(time.Second, link.Heal)
+					return
+				}
+				link.Meet(1, meet)
+			}
+			link.Meet(1, meet)
+
+			var mu sync.Mutex
+			var wait sync.WaitGroup
+			var taken []string
+			for i := range takers {
+				ctx := leaving
+				if i == stays {
+					ctx = t.Context()
+				}
+				wait.Go(func() {
+					data, err := q.Take(ctx)
+					mu.Lock()
+					defer mu.Unlock()
+					if err == nil {
+						taken = append(taken, string(data))
+					}
+				})
+			}
+			time.Sleep(time.Second) // all of them wait
+			link.Delay(10 * time.Millisecond)
+			fill(t, b.queue(), takers)
+			wait.Wait()
+			time.Sleep(time.Minute)
+			back := list(t, b.queue())
+			require.Len(t, back, takers-len(taken))
+			for _, info := range back {
+				require.Zero(t, info.Holder)
+			}
+			for _, data := range drain(t, t.Context(), b.queue()) {
+				require.NotContains(t, taken, data)
+			}
+		})
+	}
 }

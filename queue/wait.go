@@ -4,20 +4,22 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// Consumers that wait at an empty queue stand in a line, one for each session. The first one watches
-// the queue, and has the next entry. Then it goes to the end of the line. The second one and the
-// third are its deputies: each takes over if something is to be done and was not done for a while.
-// So neither one that has died nor one that is far away stops the others.
+// Consumers that wait at an empty queue stand in a line (one node for each session). The first
+// consumer watches the queue and gets the next entry. Then it goes to the end of the line. The
+// second and the third are its deputies: if there is something to do for a while, and nobody does
+// it, they take over. So neither a dead consumer nor a slow one stops the others.
 var takeOverAfter = [...]time.Duration{0, 100 * time.Millisecond, 900 * time.Millisecond}
 
-// waitForEntries waits until there may be something for the pending requests.
+// waitForEntries waits until there may be entries for the pending requests.
 func (c *consumer) waitForEntries(life context.Context) {
 	ctx, cancel := context.WithCancel(life)
 	defer cancel()
@@ -25,19 +27,23 @@ func (c *consumer) waitForEntries(life context.Context) {
 	if err == nil || life.Err() != nil {
 		return
 	}
-	pause := firstPause // the queue was deleted
+
+	pause := firstPause // if the queue was deleted
 	if !errors.Is(err, zk.ErrNoNode) {
 		pause = c.session.Timeout() / 3
 		c.recipe.Logger().Warn("queue waits without a place in line, and looks for entries from time to time only",
 			"path", c.path, "error", err)
 	}
+
 	c.spot.leave()
 	if errors.Is(err, zk.ErrNoAuth) {
-		if reason := c.nothing(); reason != ErrEmpty { // this client may do nothing here
+		// This client has no rights here, so waiting is in vain.
+		if reason := c.nothing(); reason != ErrEmpty {
 			c.requests.Answer(reason, c.requests.Pending()...)
 			return
 		}
 	}
+
 	select {
 	case <-time.After(pause):
 	case <-c.requests.Woken():
@@ -45,10 +51,10 @@ func (c *consumer) waitForEntries(life context.Context) {
 	}
 }
 
-// stand stands in line until there may be something.
+// stand waits in line until there may be entries.
 func (c *consumer) stand(ctx context.Context) error {
 	for {
-		self, line, err := c.spot.stand(ctx, len(takeOverAfter)-1)
+		self, line, err := c.spot.stand(ctx, len(takeOverAfter))
 		if err != nil {
 			return err
 		}
@@ -58,78 +64,66 @@ func (c *consumer) stand(ctx context.Context) error {
 	}
 }
 
-// watch waits for what concerns a consumer with this place in line. It reports whether there may be
-// entries, or requests have come or gone. Otherwise the line has changed.
+// watch waits until a consumer with this place in line has something to do. It reports whether
+// there may be entries, or requests have come or gone. Otherwise the line has moved.
 func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) (over bool, err error) {
 	if self >= len(takeOverAfter) {
-		_, over, err := c.sleep(ctx, line, nil, 0)
+		_, over, err := c.sleep(ctx, line, nil, time.Time{})
 		return over, err
 	}
-	var since time.Time // when there was something to do first
+
+	late := false // a deputy has left those ahead their time
 	for {
-		now := time.Now()
+		began := time.Now()
 		entries := c.session.WatchChildren(c.path)
 		if stat, err := entries.Ready(ctx); err != nil || stat == nil {
 			return true, cmp.Or(err, zk.ErrNoNode)
 		}
-		c.takeOver(entries.Children(), time.Since(now))
-		n, due := len(c.window.entries), c.window.next
+
+		c.takeOver(entries.Children(), time.Since(began))
+		n, next := len(c.window.entries), c.window.next
 		c.relist()
-		watches, comesBack, err := c.returner.watch(ctx)
-		if err != nil {
-			return true, err
-		}
-		now = time.Now()
-		if n > 0 {
-			due = now
-		} else if due.IsZero() || !comesBack.IsZero() && comesBack.Before(due) {
-			due = comesBack
+		watches, due := c.returner.watch()
+		if next.IsZero() || !due.IsZero() && due.Before(next) {
+			next = due
 		}
 
-		most := time.Duration(0)
+		acts := self == 0 || late
+		late = false
 		switch {
-		case due.IsZero(), due.After(now): // nothing to do yet
-			since, watches = time.Time{}, append(watches, entries)
-			if !due.IsZero() {
-				most = due.Sub(now)
+		case n == 0 && (next.IsZero() || next.After(time.Now())):
+			moved, over, err := c.sleep(ctx, line, append(watches, entries), next)
+			if moved || over || err != nil {
+				return over, err
 			}
-		case since.IsZero() && self > 0:
-			since = now
-			fallthrough
-		case now.Sub(since) < takeOverAfter[self]: // it is for those ahead
-			most, watches = takeOverAfter[self]-now.Sub(since), nil
-		case n > 0:
-			if n > len(c.requests.Pending()) && c.spot.others { // who need not wait for us
-				c.spot.leave()
-			}
+		// Only a look at the entries' number is free. The next round reads and reserves them.
+		case acts && n > 0:
 			return true, nil
-		default:
+		case acts:
 			if err := c.returner.look(ctx, c.session); err != nil {
 				return true, err
 			}
-			continue
-		}
-		moved, over, err := c.sleep(ctx, line, watches, most)
-		if over || moved || err != nil {
-			return over, err
-		}
-		if watches != nil && self > 0 { // it is for the first one to look
-			since = time.Now()
-			if moved, over, err = c.sleep(ctx, line, nil, takeOverAfter[self]); over || moved || err != nil {
+		default:
+			// Those ahead come first. If they have done it meanwhile, the next listing shows
+			// nothing.
+			later := time.Now().Add(takeOverAfter[self])
+			if moved, over, err := c.sleep(ctx, line, nil, later); moved || over || err != nil {
 				return over, err
 			}
+			late = true
 		}
 	}
 }
 
-// sleep waits until the line has moved, something has changed, requests have come or gone, or that
-// much time has passed, if it is not 0.
-func (c *consumer) sleep(ctx context.Context, line, watches []*recipe.Watch, most time.Duration) (moved, over bool, err error) {
+// sleep waits until the line has moved, a watch has fired, requests have come or gone, or the time
+// until has come (unless it is zero).
+func (c *consumer) sleep(ctx context.Context, line, watches []*recipe.Watch, until time.Time) (moved, over bool, err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if most > 0 {
-		defer time.AfterFunc(most, cancel).Stop()
+	if !until.IsZero() {
+		defer time.AfterFunc(time.Until(until), cancel).Stop()
 	}
+
 	changed := make(chan bool, 1+len(watches))
 	await := func(moved bool, change func(context.Context) error) {
 		c.session.Go(func(context.Context, *recipe.Session) {
@@ -138,10 +132,12 @@ func (c *consumer) sleep(ctx context.Context, line, watches []*recipe.Watch, mos
 			}
 		})
 	}
+
 	await(true, func(ctx context.Context) error { return c.session.WaitAny(ctx, line...) })
 	for _, w := range watches {
 		await(false, w.Wait)
 	}
+
 	select {
 	case moved = <-changed:
 	case <-c.requests.Woken():
@@ -149,5 +145,90 @@ func (c *consumer) sleep(ctx context.Context, line, watches []*recipe.Watch, mos
 	case <-waiting.Done():
 		over, err = ctx.Err() != nil, ctx.Err()
 	}
+
 	return moved, over, err
+}
+
+// A spot is the place of a session in a line of waiters. It decides only who comes first, so it
+// holds nothing and needs no trust.
+type spot struct {
+	session *recipe.Session
+	dir     string // of the line, without the chroot
+	kind    string // in the names of the nodes
+	own     *recipe.Own
+}
+
+// leave leaves the line.
+func (s *spot) leave() {
+	if own := s.own; own != nil {
+		s.own = nil
+		s.session.Go(func(life context.Context, _ *recipe.Session) { own.Withdraw(life) })
+	}
+}
+
+// yield leaves the line if others are behind. It costs one read, because nobody tells a waiter who
+// has come since.
+func (s *spot) yield(ctx context.Context) {
+	if s.own == nil {
+		return
+	}
+	if waiting, self, err := s.list(ctx); err == nil && self < len(waiting)-1 {
+		s.leave()
+	}
+}
+
+// list returns the line, and the place of the own node in it (-1 if another client has deleted it).
+func (s *spot) list(ctx context.Context) (waiting []line.Name, self int, err error) {
+	children, _, err := s.session.Children(ctx, s.dir)
+	if err := ignore(err, zk.ErrNoNode); err != nil {
+		return nil, 0, err
+	}
+	if !s.own.Among(children) {
+		return nil, -1, nil
+	}
+
+	for _, child := range children {
+		if n, ok := line.ParseName(child, s.kind); ok {
+			waiting = append(waiting, n)
+		}
+	}
+	slices.SortFunc(waiting, line.Name.Compare)
+	return waiting, slices.IndexFunc(waiting, func(n line.Name) bool { return n.Node == s.own.Name() }), nil
+}
+
+// stand enters the line if necessary. It returns how many nodes are ahead, and watches on its own
+// node and on the nodes just ahead (up to most of them). When one of these nodes is deleted, the
+// line has moved.
+func (s *spot) stand(ctx context.Context, most int) (ahead int, watches []*recipe.Watch, err error) {
+	for {
+		if s.own == nil {
+			s.own, err = s.session.CreateOwn(ctx, recipe.OwnNode{Dir: s.dir, Prefix: s.session.NewOwner().String() + "-" + s.kind})
+			if err != nil {
+				return 0, nil, err
+			}
+		}
+
+		var waiting []line.Name
+		waiting, ahead, err = s.list(ctx)
+		if err != nil {
+			return 0, nil, err
+		} else if ahead < 0 {
+			s.own = nil
+			continue
+		}
+
+		watches = nil
+		for _, n := range waiting[max(0, ahead-most) : ahead+1] {
+			w := s.session.Watch(s.dir + "/" + n.Node)
+			if _, err = w.Ready(ctx); err != nil {
+				break
+			}
+			watches = append(watches, w)
+		}
+
+		// If a node went meanwhile, the line is read again.
+		if !errors.Is(err, zk.ErrNoNode) {
+			return ahead, watches, err
+		}
+	}
 }

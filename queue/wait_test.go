@@ -2,16 +2,20 @@ package queue_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// The two that have waited longest are cut off. The third one takes over after a second.
+// The two consumers that have waited longest are cut off. The third takes over after a second.
 func TestTwoDeadWaitersStopNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -22,57 +26,131 @@ func TestTwoDeadWaitersStopNobody(t *testing.T) {
 			link, q := b.linked()
 			links = append(links, link)
 			wait.Go(func() error {
-				if _, err := q.Take(ctx); err == nil {
+				for {
+					if _, err := q.Take(ctx); err != nil {
+						return nil
+					}
 					got <- i
 				}
-				return nil
 			})
 			time.Sleep(100 * time.Millisecond)
 		}
+
+		// Some take an entry and go to the end of the line. So others have become the deputies.
 		time.Sleep(10 * time.Second)
-		links[0].Stall()
-		links[1].Stall()
+		for range 4 {
+			offer(t, b.queue(), "x")
+		}
+		took := make([]int, 10)
+		for range 4 {
+			took[<-got]++
+		}
+		time.Sleep(10 * time.Second)
+
+		// The first two in line are dead.
+		first := slices.Index(took, 0)
+		links[first].Stall()
+		links[first+1].Stall()
 		began := time.Now()
 		offer(t, b.queue(), "x")
 		<-got
 		require.LessOrEqual(t, time.Since(began), 1100*time.Millisecond)
 		stop()
-		links[0].Heal()
-		links[1].Heal()
+		links[first].Heal()
+		links[first+1].Heal()
 		require.NoError(t, wait.Wait())
 	})
 }
 
-// Consumers that wait take turns, wherever they are.
+// Waiting consumers take turns, wherever they are.
 func TestFarWaiterGetsItsShare(t *testing.T) {
-	for _, far := range []time.Duration{2 * time.Millisecond, 10 * time.Millisecond} {
-		t.Run(far.String(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
-				ctx, stop := context.WithCancel(t.Context())
-				var wait suite.Group
-				shares := make([]int, 3)
-				for i, d := range []time.Duration{time.Millisecond, time.Millisecond, far} {
-					link, q := b.linked()
-					link.Delay(d)
-					wait.Go(func() error {
-						for {
-							if _, err := q.Take(ctx); err != nil {
-								return nil
-							}
-							shares[i]++
-						}
-					})
+	inBubble(t, func(t *testing.T, b *bench) {
+		ctx, stop := context.WithCancel(t.Context())
+		var wait suite.Group
+		shares := make([]int, 3)
+		for i, d := range []time.Duration{time.Millisecond, time.Millisecond, 10 * time.Millisecond} {
+			link, q := b.linked()
+			link.Delay(d)
+			wait.Go(func() error {
+				for {
+					if _, err := q.Take(ctx); err != nil {
+						return nil
+					}
+					shares[i]++
 				}
-				time.Sleep(time.Second)
-				producer := b.queue()
-				for range 300 {
-					offer(t, producer, "x")
-					time.Sleep(100 * time.Millisecond)
-				}
-				stop()
-				require.NoError(t, wait.Wait())
-				require.Greater(t, shares[2], 300/3/2)
 			})
-		})
-	}
+		}
+		time.Sleep(time.Second)
+		n, producer := suite.Size(300, 100), b.queue()
+		for range n {
+			offer(t, producer, "x")
+			time.Sleep(100 * time.Millisecond)
+		}
+		stop()
+		require.NoError(t, wait.Wait())
+		require.Greater(t, shares[2], n/3/2)
+	})
+}
+
+// A deputy looks after entries of other consumers, too. Then it lets those ahead come first again.
+func TestDeputyThatHasLookedComesSecond(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		ctx, stop := context.WithCancel(t.Context())
+		var wait suite.Group
+		got := make(chan int, 2)
+		for i, d := range []time.Duration{5 * time.Millisecond, 0} {
+			link, q := b.linked()
+			link.Delay(d)
+			wait.Go(func() error {
+				if _, err := q.Take(ctx); err == nil {
+					got <- i
+				}
+				return nil
+			})
+			time.Sleep(time.Second)
+		}
+
+		// Another consumer comes, so both look whether one has gone.
+		lasting(t, b.client, b.path+"/zkrecipes/consumers/another")
+		time.Sleep(5 * time.Second)
+
+		producer := b.queue()
+		offer(t, producer, "x")
+		require.Equal(t, 0, <-got, "the first is farther away")
+		offer(t, producer, "y")
+		<-got
+		require.NoError(t, wait.Wait())
+		stop()
+	})
+}
+
+// An entry of a dead consumer that may not be read doesn't hold up others. It is logged once.
+func TestLostEntryThatMayNotBeRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		client, log := logged(b.srv.Client(t))
+		q, dying := queue.New(client, b.path), b.queue()
+		offer(t, dying, "a", "b", "c")
+		first, second := b.reserve(dying), b.reserve(dying)
+		open := zk.WorldACL(zk.PermAll)
+		claim := first.Check().Path
+		_, err := b.conn().SetACL(claim, zk.WorldACL(zk.PermAdmin), -1)
+		require.NoError(t, err)
+		b.crash(second)
+		for _, want := range []string{"b", "c"} {
+			data, err := q.Poll(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, string(data))
+		}
+
+		for range 10 {
+			require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, 1, strings.Count(log(), "not put back yet"))
+
+		_, err = b.conn().SetACL(claim, open, -1)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"a"}, drain(t, t.Context(), q))
+	})
 }

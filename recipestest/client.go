@@ -33,7 +33,7 @@ func (s *Server) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol
 // session may name any zxid.)
 func (l *Link) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
-	return l.server.client(tb, l.server.connectString, l.dialChecked, opts)
+	return l.server.client(tb, l.server.connectString, l.DialChecked, opts)
 }
 
 func (s *Server) client(tb testing.TB, connectString string, dial zk.Dialer, opts []protocol.ConnectOption) *protocol.Client {
@@ -49,6 +49,7 @@ func (s *Server) client(tb testing.TB, connectString string, dial zk.Dialer, opt
 		tb.Fatalf("recipestest: connect: %v", err)
 	}
 
+	// Register the client before it has a session, so that it is closed if that fails.
 	r.mu.Lock()
 	if len(r.clients) == cap(r.clients) { // make room before it grows
 		r.clients = slices.DeleteFunc(r.clients, closed)

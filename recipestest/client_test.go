@@ -9,7 +9,6 @@ import (
 	"time"
 	"weak"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -61,61 +60,6 @@ func TestClientFailsTheTestIfThereIsNoServer(t *testing.T) {
 
 		require.Len(t, f.errors, 1)
 		require.Less(t, time.Since(begin), 40*time.Second)
-	})
-}
-
-func TestSessionOfAClientExpires(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		root := s.Root(t)
-		direct := connect(t, s, s.Dial, 10*time.Second)
-		for _, c := range []*protocol.Client{s.Client(t), s.Link(t).Client(t)} {
-			session, err := c.Session(t.Context())
-			require.NoError(t, err)
-			create(t, session.Conn(), root, zk.FlagEphemeral)
-
-			s.ExpireSession(session.ID())
-			requireExists(t, direct, root, false)
-			wait(t, session.Done())
-			next, err := c.Session(t.Context())
-			require.NoError(t, err)
-			require.NotEqual(t, session.ID(), next.ID())
-		}
-	})
-}
-
-func TestSessionOfAClientOutlivesACut(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		c := link.Client(t)
-		session, err := c.Session(t.Context())
-		require.NoError(t, err)
-		again := link.Answered(recipestest.OpConnect, 2)
-		link.Cut()
-		link.Heal()
-		wait(t, again)
-		requireBack(t, session.Conn())
-		require.NoError(t, session.Err())
-		create(t, session.Conn(), root, 0)
-	})
-}
-
-func TestNodeOfAClientIsWaitedForWhileItIsOpen(t *testing.T) {
-	overBoth(t, func(t *testing.T, s *recipestest.Server) {
-		f := run(t, func(tb testing.TB) {
-			root := s.Root(tb) // before the client, whose session must still be there in the end
-			session, err := s.Client(tb).Session(t.Context())
-			require.NoError(tb, err)
-			create(tb, session.Conn(), root, zk.FlagEphemeral)
-			go func() {
-				time.Sleep(200 * time.Millisecond)
-				if _, _, err := session.Conn().Get(root); err != nil {
-					t.Error(err)
-				}
-				session.Conn().Delete(root, -1) // its answer may come too late: with the node there goes the client
-			}()
-		})
-
-		require.Empty(t, f.errors)
 	})
 }
 

@@ -47,7 +47,7 @@ type conn struct {
 	arrived, taken int64       // bytes delivered to the client, and bytes that it has read
 	regression     *regression // to be reported with the next request
 
-	readDeadline  deadline
+	readDeadline  time.Time
 	writeDeadline time.Time // writes never wait for it
 }
 
@@ -77,7 +77,9 @@ func (c *conn) carryRequests() {
 		if fate == drop {
 			continue
 		}
+
 		if fate == tearOff {
+			// The server sees the beginning of a request and then the end of the stream.
 			c.server.Write(p.data)
 			c.finish()
 			return
@@ -116,6 +118,7 @@ func (c *conn) carryReplies() {
 		}
 		switch c.link.decide(c, &p) {
 		case dropAndReset:
+			// decide has reset the client's side.
 			hangUp(c.server)
 		case tearOff:
 			c.endTorn(p.data)
@@ -155,6 +158,7 @@ func (c *conn) next(queue *fifo, timer *time.Timer) (packet, bool) {
 		timer.Reset(wait)
 		select {
 		case <-timer.C:
+		// The test has ended, so nothing is delayed any more.
 		case <-c.link.healed:
 			timer.Stop()
 		case <-c.gone:
@@ -252,6 +256,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 
+	// Reading again shows that the client has handled earlier answers.
 	c.took()
 	for {
 		switch {
@@ -259,7 +264,7 @@ func (c *conn) Read(b []byte) (int, error) {
 			return 0, c.error("read", net.ErrClosed)
 		case c.dead:
 			return 0, c.error("read", os.NewSyscallError("read", syscall.ECONNRESET))
-		case passed(c.readDeadline.at):
+		case passed(c.readDeadline):
 			return 0, c.error("read", os.ErrDeadlineExceeded)
 		case len(b) == 0:
 			return 0, nil
@@ -273,8 +278,21 @@ func (c *conn) Read(b []byte) (int, error) {
 		case c.end != nil:
 			return 0, c.end
 		}
-		c.change.Wait()
+		c.await()
 	}
+}
+
+// await waits for a change or the read deadline. link.mu is held.
+func (c *conn) await() {
+	if !c.readDeadline.IsZero() {
+		timer := time.AfterFunc(time.Until(c.readDeadline), func() {
+			c.link.mu.Lock()
+			defer c.link.mu.Unlock()
+			c.change.Broadcast()
+		})
+		defer timer.Stop()
+	}
+	c.change.Wait()
 }
 
 // Write implements net.Conn.
@@ -297,10 +315,12 @@ func (c *conn) write(b []byte) (int, error) {
 		return 0, c.error("write", os.NewSyscallError("write", syscall.ECONNRESET))
 	case passed(c.writeDeadline):
 		return 0, c.error("write", os.ErrDeadlineExceeded)
+	// No packets pass in a stall, and a kernel would still accept the bytes.
 	case c.server == nil:
 		return len(b), nil
 	}
 
+	// Faults hit whole packets, so wait for the end of each.
 	c.written = append(c.written, b...)
 	for {
 		frame, rest, err := zkwire.CutFrame(c.written, maxPacket)
@@ -330,12 +350,12 @@ func (c *conn) Close() error {
 
 	c.closed = true
 	c.inbox, c.read = nil, 0
-	c.readDeadline.stop()
 	if c.server == nil {
 		c.reset()
 		return nil
 	}
 
+	// The hang-up follows the requests that are still under way.
 	c.sendLocked(&c.toServer, packet{direction: request, end: io.EOF})
 	c.change.Broadcast()
 	return nil
@@ -349,7 +369,10 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 func (c *conn) SetReadDeadline(t time.Time) error {
-	return c.set(func() { c.readDeadline.set(c.change, t) })
+	return c.set(func() {
+		c.readDeadline = t
+		c.change.Broadcast()
+	})
 }
 
 func (c *conn) SetWriteDeadline(t time.Time) error {
@@ -369,46 +392,6 @@ func (c *conn) set(change func()) error {
 
 func (c *conn) error(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.addr.network, Addr: c.addr, Err: err}
-}
-
-// A deadline wakes all goroutines that wait for a condition when it passes. The condition's lock
-// protects it. zk.Conn sets a later deadline with each packet, which doesn't touch the timer.
-type deadline struct {
-	at    time.Time
-	timer *time.Timer // nil if there was none so far
-	fires time.Time   // when the timer fires, or the zero time if it doesn't run
-}
-
-func (d *deadline) set(change *sync.Cond, t time.Time) {
-	d.at = t
-	switch {
-	case t.IsZero() || !d.fires.IsZero() && !t.Before(d.fires):
-		return // the timer will check it
-	case d.timer == nil:
-		d.timer = time.AfterFunc(max(time.Until(t), 1), func() { d.fire(change) }) // see "Virtual time" in the package documentation
-	default:
-		d.timer.Reset(max(time.Until(t), 1))
-	}
-	d.fires = t
-}
-
-// fire wakes the goroutines if the deadline has passed. Otherwise it waits for the deadline again.
-func (d *deadline) fire(change *sync.Cond) {
-	change.L.Lock()
-	defer change.L.Unlock()
-	d.fires = time.Time{}
-	if passed(d.at) {
-		change.Broadcast()
-		return
-	}
-	d.set(change, d.at)
-}
-
-func (d *deadline) stop() {
-	d.at = time.Time{}
-	if d.timer != nil {
-		d.timer.Stop()
-	}
 }
 
 func passed(deadline time.Time) bool {

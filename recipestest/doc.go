@@ -51,7 +51,7 @@
 // # TLS and credentials
 //
 // A server started [WithTLS] or [WithMutualTLS] speaks TLS with all clients, and links work as
-// before. Programs with their own dialer use [Server.TLSConfig], and [Link.DialTLS] over a link.
+// before. Programs that speak TLS themselves use [Server.TLSConfig].
 // Digest credentials need no option: protocol.WithAuth and zk.Conn.AddAuth work as with a real
 // server.
 //

@@ -22,12 +22,14 @@ func (s *Server) Dump(path string) string {
 	}
 	defer session.close()
 
+	// Find the nodes.
 	var paths []string
 	if err := session.walk([]string{path}, func(n node) { paths = append(paths, n.path) }); err != nil {
 		return fmt.Sprintf("cannot dump %s: %v\n", path, err)
 	}
 	slices.Sort(paths)
 
+	// Read their data.
 	reads := make([]call, len(paths))
 	for i, p := range paths {
 		reads[i] = call{zkwire.OpGetData, readRequest(session.absolute(p))}

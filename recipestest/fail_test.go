@@ -15,46 +15,41 @@ import (
 )
 
 func TestFailAnswersWithoutExecuting(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		create(t, conn, root, 0)
-		create(t, conn, root+"/a", 0)
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
+		create(t, n.conn, n.root, 0)
+		create(t, n.conn, n.root+"/a", 0)
 
-		link.Fail(recipestest.OpDelete, root+"/a", int32(zkwire.CodeNoAuth), 2)
+		n.link.Fail(recipestest.OpDelete, n.root+"/a", int32(zkwire.CodeNoAuth), 2)
 		for range 2 {
-			require.ErrorIs(t, conn.Delete(root+"/a", -1), zk.ErrNoAuth)
-			requireExists(t, conn, root+"/a", true)
+			require.ErrorIs(t, n.conn.Delete(n.root+"/a", -1), zk.ErrNoAuth)
+			requireExists(t, n.conn, n.root+"/a", true)
 		}
-		require.NoError(t, conn.Delete(root+"/a", -1), "only two are to fail")
+		require.NoError(t, n.conn.Delete(n.root+"/a", -1), "only two are to fail")
 
-		link.Fail(recipestest.OpDelete, root+"/a", int32(zkwire.CodeNoAuth), 1)
-		require.ErrorIs(t, conn.Delete(root+"/b", -1), zk.ErrNoNode, "of another node")
-		link.Fail(recipestest.OpDelete, root+"/a", 0, 0)
-		require.ErrorIs(t, conn.Delete(root+"/a", -1), zk.ErrNoNode, "the fault has ended")
+		n.link.Fail(recipestest.OpDelete, n.root+"/a", int32(zkwire.CodeNoAuth), 1)
+		require.ErrorIs(t, n.conn.Delete(n.root+"/b", -1), zk.ErrNoNode, "of another node")
+		n.link.Fail(recipestest.OpDelete, n.root+"/a", 0, 0)
+		require.ErrorIs(t, n.conn.Delete(n.root+"/a", -1), zk.ErrNoNode, "the fault has ended")
 
-		link.Fail(recipestest.OpAny, "", int32(zkwire.CodeNodeExists), 1)
-		_, err := conn.Create(root+"/c", nil, 0, zk.WorldACL(zk.PermAll))
-		require.ErrorIs(t, err, zk.ErrNodeExists)
-		requireExists(t, conn, root+"/c", false)
+		n.link.Fail(recipestest.OpAny, "", int32(zkwire.CodeNodeExists), 1)
+		require.ErrorIs(t, attempt(n.conn, n.root+"/c"), zk.ErrNodeExists)
+		requireExists(t, n.conn, n.root+"/c", false)
 	})
 }
 
 func TestFailMeetsAnyOperationOfATransaction(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		create(t, conn, root, 0)
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
+		create(t, n.conn, n.root, 0)
 		ops := []any{
-			&zk.CheckVersionRequest{Path: root, Version: -1},
-			&zk.CreateRequest{Path: root + "/a", Acl: zk.WorldACL(zk.PermAll)},
+			&zk.CheckVersionRequest{Path: n.root, Version: -1},
+			&zk.CreateRequest{Path: n.root + "/a", Acl: zk.WorldACL(zk.PermAll)},
 		}
 
-		link.Fail(recipestest.OpMulti, root+"/a", int32(zkwire.CodeNoAuth), 1)
-		_, err := conn.Multi(ops...)
+		n.link.Fail(recipestest.OpMulti, n.root+"/a", int32(zkwire.CodeNoAuth), 1)
+		_, err := n.conn.Multi(ops...)
 		require.ErrorIs(t, err, zk.ErrNoAuth)
-		requireExists(t, conn, root+"/a", false)
-		_, err = conn.Multi(ops...)
+		requireExists(t, n.conn, n.root+"/a", false)
+		_, err = n.conn.Multi(ops...)
 		require.NoError(t, err)
 	})
 }
@@ -107,17 +102,15 @@ func TestFailedTestShowsThePacketsOfItsLinks(t *testing.T) {
 }
 
 func TestTraceEndsWithTheLatestPackets(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
 		for range 150 {
-			_, _, err := conn.Exists(root)
+			_, _, err := n.conn.Exists(n.root)
 			require.NoError(t, err)
 		}
-		_, _, err := conn.Exists(root + "-last")
+		_, _, err := n.conn.Exists(n.root + "-last")
 		require.NoError(t, err)
 
-		lines := strings.Split(strings.TrimSuffix(link.Trace(), "\n"), "\n")
+		lines := strings.Split(strings.TrimSuffix(n.link.Trace(), "\n"), "\n")
 		require.Len(t, lines, 200)
 		require.Contains(t, lines[199], "<- 151 exists: no node")
 	})
@@ -174,26 +167,24 @@ func TestConnIsClosedWithItsTest(t *testing.T) {
 }
 
 func TestFailPartRefusesOneOperationOfATransaction(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		create(t, conn, root, 0)
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
+		create(t, n.conn, n.root, 0)
 		ops := []any{
-			&zk.CheckVersionRequest{Path: root, Version: -1},
-			&zk.CreateRequest{Path: root + "/a", Acl: zk.WorldACL(zk.PermAll)},
-			&zk.DeleteRequest{Path: root + "/a", Version: -1},
+			&zk.CheckVersionRequest{Path: n.root, Version: -1},
+			&zk.CreateRequest{Path: n.root + "/a", Acl: zk.WorldACL(zk.PermAll)},
+			&zk.DeleteRequest{Path: n.root + "/a", Version: -1},
 		}
 
-		link.FailPart(3, int32(zkwire.CodeNoAuth))
-		_, err := conn.Multi(ops[:2]...)
+		n.link.FailPart(3, int32(zkwire.CodeNoAuth))
+		_, err := n.conn.Multi(ops[:2]...)
 		require.NoError(t, err, "which has only two operations")
-		require.NoError(t, conn.Delete(root+"/a", -1))
-		link.FailPart(2, int32(zkwire.CodeNodeExists))
+		require.NoError(t, n.conn.Delete(n.root+"/a", -1))
+		n.link.FailPart(2, int32(zkwire.CodeNodeExists))
 		for _, refused := range []struct {
 			part int
 			err  error
 		}{{3, zk.ErrNoAuth}, {2, zk.ErrNodeExists}} {
-			results, err := conn.Multi(ops...)
+			results, err := n.conn.Multi(ops...)
 			require.ErrorIs(t, err, refused.err)
 			require.Len(t, results, 3)
 			for i, r := range results {
@@ -206,40 +197,38 @@ func TestFailPartRefusesOneOperationOfATransaction(t *testing.T) {
 					require.ErrorContains(t, r.Error, "-2")
 				}
 			}
-			requireExists(t, conn, root+"/a", false)
+			requireExists(t, n.conn, n.root+"/a", false)
 		}
-		_, err = conn.Multi(ops...)
+		_, err = n.conn.Multi(ops...)
 		require.NoError(t, err)
 	})
 }
 
 func TestMeetSaysWhatThePacketIs(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		create(t, conn, root, 0)
-		_, _, changed, err := conn.GetW(root)
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
+		create(t, n.conn, n.root, 0)
+		_, _, changed, err := n.conn.GetW(n.root)
 		require.NoError(t, err)
 
 		met := make(chan []string, 5)
 		for step := range cap(met) {
-			link.Meet(step+1, func(operations []string) { met <- operations })
+			n.link.Meet(step+1, func(operations []string) { met <- operations })
 		}
-		_, err = conn.Set(root, nil, -1)
+		_, err = n.conn.Set(n.root, nil, -1)
 		require.NoError(t, err)
 		<-changed
-		_, err = conn.Multi(
-			&zk.CreateRequest{Path: root + "/a", Acl: zk.WorldACL(zk.PermAll)},
-			&zk.SetDataRequest{Path: root, Version: -1},
-			&zk.DeleteRequest{Path: root + "/a", Version: -1},
+		_, err = n.conn.Multi(
+			&zk.CreateRequest{Path: n.root + "/a", Acl: zk.WorldACL(zk.PermAll)},
+			&zk.SetDataRequest{Path: n.root, Version: -1},
+			&zk.DeleteRequest{Path: n.root + "/a", Version: -1},
 		)
 		require.NoError(t, err)
 		for _, want := range [][]string{
-			{"setData " + root}, {"event at " + root}, {"answer to setData"},
-			{"create " + root + "/a", "setData " + root, "delete " + root + "/a"}, {"answer to multi"},
+			{"setData " + n.root}, {"event at " + n.root}, {"answer to setData"},
+			{"create " + n.root + "/a", "setData " + n.root, "delete " + n.root + "/a"}, {"answer to multi"},
 		} {
 			require.Equal(t, want, <-met)
 		}
-		require.True(t, link.Meet(1, nil)(), "stop disarms it")
+		require.True(t, n.link.Meet(1, nil)(), "stop disarms it")
 	})
 }

@@ -3,12 +3,12 @@ package recipestest_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -43,75 +43,35 @@ func leaveOne(t *testing.T, s *recipestest.Server, left int) {
 	}
 }
 
+// A link leads to the follower that its client dials.
 func TestClientsGoOnAtTheFollowerThatIsLeft(t *testing.T) {
 	withFollowers(t, func(t *testing.T, s *recipestest.Server) {
 		require.Len(t, strings.Split(s.ConnectString(), ","), 3)
-		path := s.Root(t) + "/lock"
-		client, conn := s.Client(t), s.Conn(t)
-		lease, err := lock.New(client, path).Lock(t.Context())
-		require.NoError(t, err)
+		root, conn := s.Root(t), s.Conn(t)
 		id := conn.SessionID()
+		clients := map[string]*protocol.Client{"direct": s.Client(t), "link": s.Link(t).Client(t)}
+		leases := make(map[string]*lock.Lease)
+		for name, client := range clients {
+			var err error
+			leases[name], err = lock.New(client, root+"/"+name).Lock(t.Context())
+			require.NoError(t, err)
+		}
 
 		for left := range 3 {
 			leaveOne(t, s, left)
-
-			session, err := recipe.SessionOf(t.Context(), client)
-			require.NoError(t, err)
-			require.NoError(t, session.Sync(t.Context(), path))
-			require.NoError(t, lease.Err())
-			retried(t, func() error {
-				_, _, err := conn.Children(path)
-				return err
-			})
+			for name, client := range clients {
+				session, err := recipe.SessionOf(t.Context(), client)
+				require.NoError(t, err)
+				require.NoError(t, session.Sync(t.Context(), root))
+				require.NoError(t, leases[name].Err())
+			}
+			requireBack(t, conn)
 			require.Equal(t, id, conn.SessionID())
 		}
-		require.NoError(t, lease.Unlock(t.Context()))
-	})
-}
-
-// retried makes a plain client's request until it is answered. The errors of a broken connection
-// are of many kinds.
-func retried(t *testing.T, do func() error) {
-	t.Helper()
-	require.Eventually(t, func() bool { return do() == nil }, time.Minute, time.Millisecond)
-}
-
-func TestLinkLeadsToTheFollowerThatItsClientDials(t *testing.T) {
-	withFollowers(t, func(t *testing.T, s *recipestest.Server) {
-		link := s.Link(t)
-		client := link.Client(t)
-		lease, err := lock.New(client, s.Root(t)+"/lock").Lock(t.Context())
-		require.NoError(t, err)
-
-		for left := range 3 {
-			link.Cut()
-			leaveOne(t, s, left)
-			link.Heal()
-			session, err := recipe.SessionOf(t.Context(), client)
-			require.NoError(t, err)
-			require.NoError(t, session.Sync(t.Context(), "/"))
+		for _, lease := range leases {
+			require.NoError(t, lease.Unlock(t.Context()))
 		}
-		require.NoError(t, lease.Unlock(t.Context()))
 	})
-}
-
-// A holder at an isolated follower has its pings answered, and yet leaves it in time.
-func TestHolderLeavesAnIsolatedFollowerInTime(t *testing.T) {
-	t.Parallel()
-	recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
-		client := s.Client(t)
-		lease, err := lock.New(client, s.Root(t)+"/lock").Lock(t.Context())
-		require.NoError(t, err)
-
-		for isolated := range 3 {
-			s.Followers()[isolated].Isolate()
-			time.Sleep(time.Minute)
-			require.NoError(t, lease.Err())
-			s.Followers()[isolated].Rejoin()
-		}
-		synctest.Wait()
-		require.NoError(t, lease.Unlock(t.Context()))
-	}, recipestest.WithFollowers(3))
 }
 
 // A test may leave its followers in any state: they are made whole before the checks.

@@ -102,8 +102,8 @@ func wait[T any](tb testing.TB, signal <-chan T) T {
 	select {
 	case v := <-signal:
 		return v
-	case <-time.After(20 * time.Second):
-		require.FailNow(tb, "no signal in 20 s")
+	case <-time.After(2 * time.Minute):
+		require.FailNow(tb, "no signal in two minutes")
 		panic("unreachable")
 	}
 }
@@ -120,6 +120,36 @@ func requireExists(t *testing.T, conn *zk.Conn, path string, want bool) {
 	got, _, err := conn.Exists(path)
 	require.NoError(t, err)
 	require.Equal(t, want, got, path)
+}
+
+// A network is a link with a client over it, and a client that does without.
+type network struct {
+	server       *recipestest.Server
+	link         *recipestest.Link
+	root         string
+	conn, direct *zk.Conn
+}
+
+// onLink runs a test everywhere, with a network. timeout is that of the session over the link.
+func onLink(t *testing.T, timeout time.Duration, test func(t *testing.T, n network)) {
+	t.Helper()
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link := s.Link(t)
+		test(t, network{s, link, s.Root(t), connect(t, s, link.Dial, timeout), connect(t, s, s.Dial, 10*time.Second)})
+	})
+}
+
+// attempt tries to create a node.
+func attempt(conn *zk.Conn, path string) error {
+	_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+	return err
+}
+
+// later runs f on a goroutine of its own, and returns a channel with its error.
+func later(f func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	return result
 }
 
 // A fakeTB is a test of a user: it records what would fail it.

@@ -13,22 +13,7 @@ import (
 
 const behind = 300 * time.Millisecond
 
-// lagging runs a test in virtual time, with a client for each of the followers: the first lags by
-// nothing, and the last by all of it.
-func lagging(t *testing.T, test func(t *testing.T, s *recipestest.Server, conns []*zk.Conn)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := recipestest.Start(t, recipestest.WithInMemory(), recipestest.Lagging(behind))
-		var conns []*zk.Conn
-		for range 4 {
-			conns = append(conns, connect(t, s, s.Dial, 10*time.Second))
-		}
-		test(t, s, conns)
-	})
-}
-
-// requireRead is requireExists for a client that does not sync first.
+// requireRead is requireExists for a client that doesn't sync first.
 func requireRead(t *testing.T, conn *zk.Conn, path string, want bool) {
 	t.Helper()
 	got, _, err := conn.Exists(path)
@@ -36,9 +21,15 @@ func requireRead(t *testing.T, conn *zk.Conn, path string, want bool) {
 	require.Equal(t, want, got, path)
 }
 
+// Each follower has a client: the first lags by nothing, and the last by all of it.
 func TestClientsOfALaggingServerReadAnOlderState(t *testing.T) {
-	lagging(t, func(t *testing.T, s *recipestest.Server, conns []*zk.Conn) {
-		root := s.Root(t)
+	t.Parallel()
+	recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		var conns []*zk.Conn
+		for _, dial := range []zk.Dialer{s.Dial, s.Dial, link.Dial, link.Dial} {
+			conns = append(conns, connect(t, s, dial, 10*time.Second))
+		}
 		began := time.Now()
 		create(t, conns[0], root, 0)
 		require.Zero(t, time.Since(began), "the first follower does not lag")
@@ -49,26 +40,13 @@ func TestClientsOfALaggingServerReadAnOlderState(t *testing.T) {
 			synctest.Wait()
 			requireRead(t, conn, root, true)
 		}
-	})
-}
 
-func TestSyncAndOwnWritesOnALaggingServer(t *testing.T) {
-	lagging(t, func(t *testing.T, s *recipestest.Server, conns []*zk.Conn) {
-		root := s.Root(t)
-		create(t, conns[0], root, 0)
+		// A client sees what was written before its sync, and its own writes.
+		create(t, conns[0], root+"/other", 0)
 		_, err := conns[3].Sync(root)
 		require.NoError(t, err)
-		requireRead(t, conns[3], root, true)
+		requireRead(t, conns[3], root+"/other", true)
 		create(t, conns[3], root+"/own", 0)
 		requireRead(t, conns[3], root+"/own", true)
-	})
-}
-
-func TestLinkLeadsToALaggingServer(t *testing.T) {
-	lagging(t, func(t *testing.T, s *recipestest.Server, conns []*zk.Conn) {
-		root, link := s.Root(t), s.Link(t)
-		first, second := connect(t, s, link.Dial, 10*time.Second), connect(t, s, link.Dial, 10*time.Second)
-		create(t, first, root, 0)
-		requireRead(t, second, root, false)
-	})
+	}, recipestest.Lagging(behind))
 }

@@ -78,6 +78,7 @@ func waitForGoroutines(name string) []string {
 		if slices.ContainsFunc(stacks, ofClient.MatchString) {
 			grace = clientGrace
 		}
+		// Time alone proves nothing on a busy machine, so look a few times in any case.
 		if len(stacks) == 0 || look >= minLooks && time.Since(began) > grace {
 			return stacks
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
-	"github.com/zkrecipes/zkrecipes/recipestest/internal/checked"
 )
 
 // A Link is a network between clients and one server, and a test can break it. Other links, and
@@ -23,7 +22,7 @@ import (
 //
 // A link works over TCP and in memory. It also works inside a testing/synctest bubble, if its
 // server was started in that bubble with [WithInMemory]. Its clients speak the plain ZooKeeper
-// protocol (even if the server was started [WithTLS]) unless they use [Link.DialTLS].
+// protocol, even if the server was started [WithTLS].
 type Link struct {
 	tb     testing.TB
 	server *Server
@@ -48,7 +47,6 @@ type Link struct {
 	requests   counter // requests passed on
 	written    counter // requests written to the server
 	replies    counter
-	replyBytes int64
 	seen       map[int64]int64 // the greatest zxid delivered, by session, over checked connections
 	dialled    int             // connections
 	trace      trace
@@ -101,15 +99,9 @@ func (l *Link) Dial(network, address string, timeout time.Duration) (net.Conn, e
 	return l.dial(network, address, timeout, false)
 }
 
-func init() {
-	checked.Dial = func(link any, network, address string, timeout time.Duration) (net.Conn, error) {
-		return link.(*Link).dialChecked(network, address, timeout)
-	}
-}
-
-// dialChecked is Dial for sessions that must not go back in time (see [Link.Client]). A plain
-// zk.Conn doesn't fulfil that.
-func (l *Link) dialChecked(network, address string, timeout time.Duration) (net.Conn, error) {
+// DialChecked is [Link.Dial] for sessions that must not go back in time: the link checks them as it
+// does for [Link.Client]. (The sessions of a plain zk.Conn can go back.)
+func (l *Link) DialChecked(network, address string, timeout time.Duration) (net.Conn, error) {
 	return l.dial(network, address, timeout, true)
 }
 
@@ -129,6 +121,7 @@ func (l *Link) dial(network, address string, timeout time.Duration, check bool) 
 
 	c := newConn(l, server, network, address)
 	c.checked = check
+	// The link may have been cut while the server accepted.
 	if !l.add(c) {
 		hangUp(server)
 		return nil, refusal(network, address)
@@ -196,6 +189,7 @@ func (l *Link) Cut() {
 		l.muted, l.leaderless = [2]bool{}, false
 		victims = l.resetAll()
 	})
+	// Closing can block, so it comes after l.mu is released.
 	hangUp(victims...)
 }
 
@@ -424,14 +418,6 @@ func (l *Link) Events() int {
 	return l.replies.count(OpEvent)
 }
 
-// ReplyBytes returns the size of all replies and watch events delivered since the link was made,
-// with their length prefixes. Pings don't count.
-func (l *Link) ReplyBytes() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.replyBytes
-}
-
 // Sent returns a channel that is closed once n requests of kind op were written to the server since
 // the link was made. The server may not have executed the last of them yet.
 func (l *Link) Sent(op Op, n int) <-chan struct{} {
@@ -460,6 +446,7 @@ func (l *Link) set(change func()) {
 // healForGood ends all faults and disarms all triggers. Later faults have no effect. Call it once.
 func (l *Link) healForGood() {
 	l.mu.Lock()
+	// From here on set changes nothing.
 	l.over = true
 	l.delay = 0
 	if l.follower != nil {
@@ -517,6 +504,7 @@ const (
 // decide runs the triggers of p, which came to the link over c, and decides whether p passes. If p
 // is a reply that passes, decide delivers it to the client.
 func (l *Link) decide(c *conn, p *packet) decision {
+	// Triggers run without the lock, because they call methods of the link.
 	for _, do := range l.due(p) {
 		do(l.operations(c, p))
 	}
@@ -561,6 +549,7 @@ func (l *Link) decide(c *conn, p *packet) decision {
 		return deliver
 	}
 
+	// Only now is it known which request the reply answers.
 	if sent, ok := c.pending[p.xid]; ok && p.op == opUnknown {
 		p.op = sent.op
 		delete(c.pending, p.xid)
@@ -583,10 +572,6 @@ func (l *Link) decide(c *conn, p *packet) decision {
 	l.record(c, p, "")
 	c.deliver(p.data)
 	l.replies.add(p.op)
-	if p.step() {
-		l.replyBytes += int64(len(p.data))
-	}
-
 	return deliver
 }
 
@@ -624,6 +609,7 @@ func inPlaceOf(xid int32) []byte {
 // refusal turns an answer into an error.
 func (r pendingRequest) refusal(frame []byte) []byte {
 	head, _ := zkwire.ParseReplyHeader(frame)
+	// A transaction that fails in a part has code 0 itself, and a result for each part.
 	if head.Code = r.failure; r.part > 0 {
 		head.Code = zkwire.CodeOK
 	}
@@ -653,6 +639,7 @@ func (r pendingRequest) refusal(frame []byte) []byte {
 
 // loses reports whether LoseReply asked to lose this reply to op, and counts it.
 func (l *Link) loses(op Op) bool {
+	// A fault for this very operation comes before a fault for any.
 	if l.losing[op] == 0 && op.ordinary() {
 		op = OpAny
 	}

@@ -21,28 +21,25 @@ import (
 )
 
 func TestCutIsNoticedByBothSidesAndHealed(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		session := conn.SessionID()
-		idle, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
+		session := n.conn.SessionID()
+		idle, err := n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 
-		link.Cut()
+		n.link.Cut()
 		_, err = idle.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 		_, err = idle.Write([]byte{0})
 		require.ErrorIs(t, err, syscall.ECONNRESET)
-		_, err = link.Dial("tcp", s.ConnectString(), 10*time.Second)
+		_, err = n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
-		_, err = conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
-		require.Error(t, err)
+		require.Error(t, attempt(n.conn, n.root))
 
-		link.Heal()
-		again := link.Answered(recipestest.OpConnect, 2)
+		n.link.Heal()
+		again := n.link.Answered(recipestest.OpConnect, 2)
 		wait(t, again)
-		create(t, conn, root, 0)
-		require.Equal(t, session, conn.SessionID(), "the session outlives a cut")
+		create(t, n.conn, n.root, 0)
+		require.Equal(t, session, n.conn.SessionID(), "the session outlives a cut")
 		require.NoError(t, idle.Close())
 	})
 }
@@ -59,26 +56,22 @@ func TestCutDoesNotReachOtherLinks(t *testing.T) {
 }
 
 func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 6*time.Second)
-		direct := connect(t, s, s.Dial, 10*time.Second)
-		wait(t, link.Answered(recipestest.OpPing, 1)) // from now on the client waits for two thirds of its timeout
-		idle, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
+	onLink(t, 6*time.Second, func(t *testing.T, n network) {
+		wait(t, n.link.Answered(recipestest.OpPing, 1)) // from now on the client waits for two thirds of its timeout
+		idle, err := n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
-		lossy, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
+		lossy, err := n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 
-		link.Stall()
+		n.link.Stall()
 		_, err = lossy.Write([]byte{0, 0, 0, 1, 0})
 		require.NoError(t, err)
 		begin := time.Now()
-		_, err = conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
-		require.ErrorIs(t, err, zk.ErrConnectionClosed)
+		require.ErrorIs(t, attempt(n.conn, n.root), zk.ErrConnectionClosed)
 		require.GreaterOrEqual(t, time.Since(begin), 300*time.Millisecond, "only the client's own timeout ends the request")
-		requireExists(t, direct, root, false)
+		requireExists(t, n.direct, n.root, false)
 
-		mute, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
+		mute, err := n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 		_, err = mute.Write([]byte{0, 0, 0, 1, 0})
 		require.NoError(t, err)
@@ -87,7 +80,7 @@ func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.NoError(t, mute.SetReadDeadline(time.Time{}))
 
-		link.Heal()
+		n.link.Heal()
 		for _, c := range []net.Conn{lossy, mute} {
 			_, err = c.Read(make([]byte, 1))
 			require.ErrorIs(t, err, syscall.ECONNRESET, "a connection that has lost bytes cannot go on")
@@ -96,183 +89,147 @@ func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 
 		_, err = idle.Write([]byte{0, 0, 0, 1, 0})
 		require.NoError(t, err, "a connection that has lost nothing goes on")
-		wait(t, link.Answered(recipestest.OpConnect, 2))
-		requireExists(t, conn, root, false)
+		wait(t, n.link.Answered(recipestest.OpConnect, 2))
+		requireExists(t, n.conn, n.root, false)
 		require.NoError(t, idle.Close())
 	})
 }
 
 func TestStalledSessionExpiresThoughItsClientHangsUp(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 6*time.Second)
-		direct := connect(t, s, s.Dial, 10*time.Second)
-		create(t, conn, root, zk.FlagEphemeral)
-		exists, _, gone, err := direct.ExistsW(root)
+	onLink(t, 6*time.Second, func(t *testing.T, n network) {
+		create(t, n.conn, n.root, zk.FlagEphemeral)
+		exists, _, gone, err := n.direct.ExistsW(n.root)
 		require.NoError(t, err)
 		require.True(t, exists)
 
-		link.Stall()
+		n.link.Stall()
 		begin := time.Now()
-		conn.Close()
+		n.conn.Close()
 		require.Equal(t, zk.EventNodeDeleted, wait(t, gone).Type)
 		require.Greater(t, time.Since(begin), 800*time.Millisecond, "the server did not see the client close its session")
 	})
 }
 
 func TestStallRepliesLetsRequestsBeExecuted(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 6*time.Second)
-		direct := connect(t, s, s.Dial, 10*time.Second)
-		_, _, created, err := direct.ExistsW(root)
+	onLink(t, 6*time.Second, func(t *testing.T, n network) {
+		_, _, created, err := n.direct.ExistsW(n.root)
 		require.NoError(t, err)
 
-		link.StallReplies()
-		failed := make(chan error, 1)
-		go func() {
-			_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
-			failed <- err
-		}()
+		n.link.StallReplies()
+		failed := later(func() error { return attempt(n.conn, n.root) })
 
 		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type)
 		require.ErrorIs(t, wait(t, failed), zk.ErrConnectionClosed)
-		link.Heal()
-		wait(t, link.Answered(recipestest.OpConnect, 2))
-		requireExists(t, conn, root, true)
+		n.link.Heal()
+		wait(t, n.link.Answered(recipestest.OpConnect, 2))
+		requireExists(t, n.conn, n.root, true)
 	})
 }
 
 func TestStallRequestsLetsEventsArrive(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 6*time.Second)
-		direct := connect(t, s, s.Dial, 10*time.Second)
-		_, _, created, err := conn.ExistsW(root)
+	onLink(t, 6*time.Second, func(t *testing.T, n network) {
+		_, _, created, err := n.conn.ExistsW(n.root)
 		require.NoError(t, err)
 
-		link.StallRequests()
-		create(t, direct, root, 0)
+		n.link.StallRequests()
+		create(t, n.direct, n.root, 0)
 		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type)
-		require.Equal(t, 1, link.Events())
-		_, _, err = conn.Get(root)
+		require.Equal(t, 1, n.link.Events())
+		_, _, err = n.conn.Get(n.root)
 		require.ErrorIs(t, err, zk.ErrConnectionClosed)
 
-		link.Heal()
-		wait(t, link.Answered(recipestest.OpConnect, 2))
-		requireExists(t, conn, root, true)
+		n.link.Heal()
+		wait(t, n.link.Answered(recipestest.OpConnect, 2))
+		requireExists(t, n.conn, n.root, true)
 	})
 }
 
 func TestLoseReplyLosesTheReplyOfAnExecutedRequest(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		direct := connect(t, s, s.Dial, 10*time.Second)
-		session := conn.SessionID()
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
+		session := n.conn.SessionID()
 
-		link.LoseReply(recipestest.OpCreate, 2)
-		for _, path := range []string{root, root + "/a"} {
-			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-			require.ErrorIs(t, err, zk.ErrConnectionClosed)
-			requireExists(t, direct, path, true)
-			requireExists(t, conn, path, true)
+		n.link.LoseReply(recipestest.OpCreate, 2)
+		for _, path := range []string{n.root, n.root + "/a"} {
+			require.ErrorIs(t, attempt(n.conn, path), zk.ErrConnectionClosed)
+			requireExists(t, n.direct, path, true)
+			requireExists(t, n.conn, path, true)
 		}
 
-		create(t, conn, root+"/b", 0)
-		require.Equal(t, session, conn.SessionID())
-		require.Equal(t, 3, link.Count(recipestest.OpCreate))
-		wait(t, link.Answered(recipestest.OpCreate, 1))
+		create(t, n.conn, n.root+"/b", 0)
+		require.Equal(t, session, n.conn.SessionID())
+		require.Equal(t, 3, n.link.Count(recipestest.OpCreate))
+		wait(t, n.link.Answered(recipestest.OpCreate, 1))
 
-		link.LoseReply(recipestest.OpDelete, 1)
-		link.LoseReply(recipestest.OpDelete, 0)
-		require.NoError(t, conn.Delete(root+"/b", -1))
+		n.link.LoseReply(recipestest.OpDelete, 1)
+		n.link.LoseReply(recipestest.OpDelete, 0)
+		require.NoError(t, n.conn.Delete(n.root+"/b", -1))
 
-		link.LoseReply(recipestest.OpAny, 1)
-		_, err := conn.Multi(&zk.DeleteRequest{Path: root + "/a", Version: -1})
+		n.link.LoseReply(recipestest.OpAny, 1)
+		_, err := n.conn.Multi(&zk.DeleteRequest{Path: n.root + "/a", Version: -1})
 		require.ErrorIs(t, err, zk.ErrConnectionClosed)
-		requireExists(t, conn, root+"/a", false)
-	})
-}
-
-func TestLoseReplyLosesHandshakesAndEvents(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		direct := connect(t, s, s.Dial, 10*time.Second)
-
-		link.LoseReply(recipestest.OpConnect, 1)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		require.Equal(t, 2, link.Count(recipestest.OpConnect))
-
-		_, _, created, err := conn.ExistsW(root)
-		require.NoError(t, err)
-		link.LoseReply(recipestest.OpEvent, 1)
-		create(t, direct, root, 0)
-		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type, "seen when the watch is set again")
-		require.Positive(t, link.Count(recipestest.OpSetWatches))
+		requireExists(t, n.conn, n.root+"/a", false)
 	})
 }
 
 func TestTornRequestIsNotExecuted(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		direct := connect(t, s, s.Dial, 10*time.Second)
-		session := conn.SessionID()
-		create(t, conn, root, 0)
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
+		session := n.conn.SessionID()
+		create(t, n.conn, n.root, 0)
 
 		for i, bytes := range []int{1, 4, 20, 1 << 20} { // in the length, after it, in the path, but for the last byte
-			path := fmt.Sprintf("%s/%d", root, i)
-			link.TearRequest(recipestest.OpCreate, bytes)
-			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-			require.Error(t, err)
-			require.Contains(t, link.Trace(), "is torn")
-			wait(t, link.Answered(recipestest.OpConnect, i+2)) // so the server has read what there was
-			requireExists(t, direct, path, false)
-			create(t, conn, path, 0)
+			path := fmt.Sprintf("%s/%d", n.root, i)
+			n.link.TearRequest(recipestest.OpCreate, bytes)
+			require.Error(t, attempt(n.conn, path))
+			require.Contains(t, n.link.Trace(), "is torn")
+			wait(t, n.link.Answered(recipestest.OpConnect, i+2)) // so the server has read what there was
+			requireExists(t, n.direct, path, false)
+			create(t, n.conn, path, 0)
 		}
 
-		link.TearRequest(recipestest.OpAny, 4)
-		link.TearRequest(recipestest.OpAny, 0)
-		requireExists(t, conn, root, true)
-		require.Equal(t, session, conn.SessionID())
+		n.link.TearRequest(recipestest.OpAny, 4)
+		n.link.TearRequest(recipestest.OpAny, 0)
+		requireExists(t, n.conn, n.root, true)
+		require.Equal(t, session, n.conn.SessionID())
 	})
 }
 
 func TestTornReplyIsThatOfAnExecutedRequest(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		direct := connect(t, s, s.Dial, 10*time.Second)
-		create(t, conn, root, 0)
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
+		create(t, n.conn, n.root, 0)
 
 		for i, bytes := range []int{1, 4, 19, 1 << 20} {
-			path := fmt.Sprintf("%s/%d", root, i)
-			link.TearReply(recipestest.OpCreate, bytes)
-			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-			require.ErrorIs(t, err, zk.ErrConnectionClosed)
-			requireExists(t, direct, path, true)
-			requireExists(t, conn, path, true)
+			path := fmt.Sprintf("%s/%d", n.root, i)
+			n.link.TearReply(recipestest.OpCreate, bytes)
+			require.ErrorIs(t, attempt(n.conn, path), zk.ErrConnectionClosed)
+			requireExists(t, n.direct, path, true)
+			requireExists(t, n.conn, path, true)
 		}
 	})
 }
 
-func TestHandshakesAndEventsAreTorn(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		direct := connect(t, s, s.Dial, 10*time.Second)
+func TestHandshakesAndEventsAreLostOrTorn(t *testing.T) {
+	for name, fault := range map[string]func(*recipestest.Link, recipestest.Op){
+		"lost": func(l *recipestest.Link, op recipestest.Op) { l.LoseReply(op, 1) },
+		"torn": func(l *recipestest.Link, op recipestest.Op) { l.TearReply(op, 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, s *recipestest.Server) {
+				link, root := s.Link(t), s.Root(t)
+				direct := connect(t, s, s.Dial, 10*time.Second)
+				link.TearRequest(recipestest.OpConnect, 6)
+				fault(link, recipestest.OpConnect)
+				conn := connect(t, s, link.Dial, 10*time.Second)
+				require.Equal(t, 2, link.Count(recipestest.OpConnect), "the torn request is not counted")
 
-		link.TearRequest(recipestest.OpConnect, 6)
-		link.TearReply(recipestest.OpConnect, 2)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		require.Equal(t, 2, link.Count(recipestest.OpConnect), "the torn request is not counted")
-
-		_, _, created, err := conn.ExistsW(root)
-		require.NoError(t, err)
-		link.TearReply(recipestest.OpEvent, 10)
-		create(t, direct, root, 0)
-		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type, "seen when the watch is set again")
-	})
+				_, _, created, err := conn.ExistsW(root)
+				require.NoError(t, err)
+				fault(link, recipestest.OpEvent)
+				create(t, direct, root, 0)
+				require.Equal(t, zk.EventNodeCreated, wait(t, created).Type, "seen when the watch is set again")
+				require.Positive(t, link.Count(recipestest.OpSetWatches))
+			})
+		})
+	}
 }
 
 func TestDelayAddsLatencyAndKeepsPipelining(t *testing.T) {
@@ -318,11 +275,7 @@ func TestDelayKeepsOrderWhenItShrinks(t *testing.T) {
 		conn := connect(t, s, link.Dial, 10*time.Second)
 		link.Delay(time.Second)
 		sent := link.Sent(recipestest.OpCreate, 1)
-		failed := make(chan error, 1)
-		go func() {
-			_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
-			failed <- err
-		}()
+		failed := later(func() error { return attempt(conn, root) })
 
 		time.Sleep(time.Millisecond)
 		link.Delay(0)
@@ -332,147 +285,116 @@ func TestDelayKeepsOrderWhenItShrinks(t *testing.T) {
 	})
 }
 
-func TestDelayOverTCP(t *testing.T) {
-	t.Parallel()
-	s := recipestest.Start(t)
-	link := s.Link(t)
-	conn := connect(t, s, link.Dial, 10*time.Second)
-	link.Delay(30 * time.Millisecond)
-	begin := time.Now()
-	_, _, err := conn.Get("/")
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, time.Since(begin), 60*time.Millisecond)
-}
-
 func TestAtMeetsEveryStep(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		direct := connect(t, s, s.Dial, 10*time.Second)
-		create(t, conn, root, 0)
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
+		create(t, n.conn, n.root, 0)
 
 		var executed []bool
 		for step := 1; ; step++ {
-			path := fmt.Sprintf("%s/%d", root, step)
-			stop := link.At(step, link.Cut)
-			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			path := fmt.Sprintf("%s/%d", n.root, step)
+			stop := n.link.At(step, n.link.Cut)
+			_, err := n.conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 			if stop() {
 				require.NoError(t, err)
 				break
 			}
 			require.Error(t, err)
 			require.False(t, stop(), "it has run")
-			back := link.Answered(recipestest.OpConnect, step+1)
-			link.Heal()
+			back := n.link.Answered(recipestest.OpConnect, step+1)
+			n.link.Heal()
 			wait(t, back)
-			exists, _, err := direct.Exists(path)
+			exists, _, err := n.direct.Exists(path)
 			require.NoError(t, err)
 			executed = append(executed, exists)
 		}
 
 		require.Equal(t, []bool{false, true}, executed, "cut before the request, cut before the reply")
-		require.Equal(t, 3, link.Count(recipestest.OpCreate), "what was cut off on the way in is not counted")
+		require.Equal(t, 3, n.link.Count(recipestest.OpCreate), "what was cut off on the way in is not counted")
 	})
 }
 
 func TestAtLetsThePacketMeetTheNetworkAsLeft(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		before := link.Packets()
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
+		before := n.link.Packets()
 
 		var sawIt bool
-		link.At(2, func() { // the server has executed it, the client does not know yet
-			seen := connect(t, s, s.Dial, 10*time.Second)
-			sawIt, _, _ = seen.Exists(root)
+		n.link.At(2, func() { // the server has executed it, the client does not know yet
+			sawIt, _, _ = n.direct.Exists(n.root)
 		})
 
-		create(t, conn, root, 0)
+		create(t, n.conn, n.root, 0)
 		require.True(t, sawIt)
-		require.Equal(t, 2, link.Packets()-before)
+		require.Equal(t, 2, n.link.Packets()-before)
 
-		link.At(1, func() { link.Cut(); link.Heal() })
-		_, err := conn.Create(root+"/a", nil, 0, zk.WorldACL(zk.PermAll))
-		require.ErrorIs(t, err, zk.ErrConnectionClosed, "a blip")
-		requireExists(t, conn, root+"/a", false)
+		n.link.At(1, func() { n.link.Cut(); n.link.Heal() })
+		require.ErrorIs(t, attempt(n.conn, n.root+"/a"), zk.ErrConnectionClosed, "a blip")
+		requireExists(t, n.conn, n.root+"/a", false)
 	})
 }
 
 func TestAtMayExpireTheSession(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 10*time.Second)
-		session := conn.SessionID()
-		link.At(1, func() { s.ExpireSession(session) })
-		_, err := conn.Create(root, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	onLink(t, 10*time.Second, func(t *testing.T, n network) {
+		session := n.conn.SessionID()
+		n.link.At(1, func() { n.server.ExpireSession(session) })
+		_, err := n.conn.Create(n.root, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.Error(t, err)
-		requireExists(t, connect(t, s, s.Dial, 10*time.Second), root, false)
+		requireExists(t, n.direct, n.root, false)
 	})
 }
 
 func TestLinkCounts(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 6*time.Second)
-		require.Equal(t, 1, link.Count(recipestest.OpConnect))
-		require.Zero(t, link.Count(recipestest.OpAny), "the handshake is no operation")
-		bytes := link.ReplyBytes()
+	onLink(t, 6*time.Second, func(t *testing.T, n network) {
+		require.Equal(t, 1, n.link.Count(recipestest.OpConnect))
+		require.Zero(t, n.link.Count(recipestest.OpAny), "the handshake is no operation")
+		wait(t, n.link.Answered(recipestest.OpPing, 2))
+		require.Zero(t, n.link.Count(recipestest.OpAny))
+		require.Equal(t, 2, n.link.Packets())
 
-		wait(t, link.Answered(recipestest.OpPing, 2))
-		require.Zero(t, link.Count(recipestest.OpAny))
-		require.Equal(t, 2, link.Packets())
-		require.Equal(t, bytes, link.ReplyBytes())
-
-		create(t, conn, root, 0)
-		_, _, err := conn.Children(root)
+		create(t, n.conn, n.root, 0)
+		_, _, err := n.conn.Children(n.root)
 		require.NoError(t, err)
-		_, _, _, err = conn.GetW(root)
+		_, _, _, err = n.conn.GetW(n.root)
 		require.NoError(t, err)
-		_, err = conn.Set(root, make([]byte, 1000), -1)
+		_, err = n.conn.Set(n.root, nil, -1)
 		require.NoError(t, err)
-		_, _, err = conn.Get(root)
+		_, _, err = n.conn.Get(n.root)
 		require.NoError(t, err)
-		for op, n := range map[recipestest.Op]int{
+		for op, count := range map[recipestest.Op]int{
 			recipestest.OpCreate: 1, recipestest.OpGetChildren: 1, recipestest.OpGetData: 2, recipestest.OpSetData: 1,
 			recipestest.OpAny: 5, recipestest.OpDelete: 0,
 		} {
-			require.Equal(t, n, link.Count(op), op)
+			require.Equal(t, count, n.link.Count(op), op)
 		}
 
-		require.Equal(t, 1, link.Events())
-		require.Equal(t, 2+10+1, link.Packets())
-		require.Greater(t, link.ReplyBytes()-bytes, int64(1000))
-		require.Less(t, link.ReplyBytes()-bytes, int64(2000))
+		require.Equal(t, 1, n.link.Events())
+		require.Equal(t, 2+10+1, n.link.Packets())
 	})
 }
 
 func TestSentAndAnsweredSignal(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 6*time.Second)
-		sent, answered := link.Sent(recipestest.OpGetData, 1), link.Answered(recipestest.OpGetData, 1)
+	onLink(t, 6*time.Second, func(t *testing.T, n network) {
+		sent, answered := n.link.Sent(recipestest.OpGetData, 1), n.link.Answered(recipestest.OpGetData, 1)
 		noSignal(t, sent)
 
-		link.Stall()
-		failed := make(chan error, 1)
-		go func() {
-			_, _, err := conn.Get(root)
-			failed <- err
-		}()
+		n.link.Stall()
+		failed := later(func() error {
+			_, _, err := n.conn.Get(n.root)
+			return err
+		})
 
 		require.ErrorIs(t, wait(t, failed), zk.ErrConnectionClosed)
 		noSignal(t, sent)
-		link.Heal()
-		wait(t, link.Answered(recipestest.OpConnect, 2))
-		requireBack(t, conn)
+		n.link.Heal()
+		wait(t, n.link.Answered(recipestest.OpConnect, 2))
+		requireBack(t, n.conn)
 
-		_, _, err := conn.Get(root)
+		_, _, err := n.conn.Get(n.root)
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		wait(t, sent)
 		wait(t, answered)
-		wait(t, link.Sent(recipestest.OpGetData, 0))
-		wait(t, link.Sent(recipestest.OpAny, 1))
-		noSignal(t, link.Sent(recipestest.OpGetData, 2))
+		wait(t, n.link.Sent(recipestest.OpGetData, 0))
+		wait(t, n.link.Sent(recipestest.OpAny, 1))
+		noSignal(t, n.link.Sent(recipestest.OpGetData, 2))
 	})
 }
 
@@ -530,38 +452,19 @@ func TestAnswerBeforeAResetArrives(t *testing.T) {
 	})
 }
 
-func TestConnHonoursDeadlinesAndClose(t *testing.T) {
+// Package conntest tests the rest, as for any net.Conn.
+func TestClosedConnSaysSo(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		link := s.Link(t)
-		c, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
+		c, err := s.Link(t).Dial("tcp", s.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 		require.Equal(t, s.ConnectString(), c.RemoteAddr().String())
-		read := func() <-chan error {
-			failed := make(chan error, 1)
-			go func() {
-				_, err := c.Read(make([]byte, 1))
-				failed <- err
-			}()
-			return failed
-		}
-
-		require.NoError(t, c.SetDeadline(time.Now().Add(-time.Second)))
-		_, err = c.Read(make([]byte, 1))
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		_, err = c.Write([]byte{0})
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		var timeout net.Error
-		require.ErrorAs(t, err, &timeout)
-		require.True(t, timeout.Timeout())
-
-		require.NoError(t, c.SetDeadline(time.Time{}))
-		failed := read()
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
-		require.ErrorIs(t, wait(t, failed), os.ErrDeadlineExceeded, "of a read that waits already")
-
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
 		require.NoError(t, c.SetReadDeadline(time.Time{}))
-		failed = read()
+		failed := later(func() error {
+			_, err := c.Read(make([]byte, 1))
+			return err
+		})
+
 		_, err = c.Write(nil)
 		require.NoError(t, err)
 		require.NoError(t, c.Close())

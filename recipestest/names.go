@@ -88,6 +88,7 @@ func (n *Names) Dial(network, address string, timeout time.Duration) (net.Conn, 
 		return dial(network, address, timeout)
 	}
 
+	// An address without a host doesn't even refuse.
 	time.Sleep(timeout)
 	return nil, &net.OpError{Op: "dial", Net: network, Addr: linkAddr{network, address}, Err: os.ErrDeadlineExceeded}
 }

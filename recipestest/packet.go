@@ -106,6 +106,8 @@ func (p *packet) parts() (all []string) {
 			return all
 		}
 		all = append(all, op.String()+" "+d.String())
+
+		// Skip the rest of the operation.
 		switch op {
 		case zkwire.OpDelete, zkwire.OpCheck:
 			d.Int32()

@@ -58,6 +58,7 @@ func (s *Server) resume(id int64, password []byte, timeout time.Duration) (*rawS
 				w.chroot = chroot
 				return w, nil
 			}
+			// Every server would say the same.
 			if errors.Is(err, errExpired) {
 				return nil, err
 			}
@@ -156,6 +157,7 @@ type call struct {
 // do sends calls without waiting for each answer, and hands the answers to each, in order. It
 // returns an error if the connection fails.
 func (w *rawSession) do(calls []call, each func(i int, body []byte, err error)) error {
+	// Answers have a deadline, so a batch must be small enough for it.
 	const batch = 256
 	for start := 0; start < len(calls); start += batch {
 		end := min(start+batch, len(calls))
@@ -181,6 +183,7 @@ func (w *rawSession) doBatch(calls []call, each func(i int, body []byte, err err
 	}()
 	err := w.answers(len(calls), each)
 	if err != nil {
+		// This also ends a Write that blocks.
 		w.conn.Close()
 	}
 

@@ -73,6 +73,7 @@ func (r *resources) release() {
 	// nodes.
 	reachable := r.server.checkLeftovers(r.tb, roots, clients)
 
+	// Close the clients, remove the nodes and then close the networks that all of this needs.
 	for _, c := range slices.Backward(clients) {
 		if err := c.Close(); err != nil {
 			r.tb.Logf("recipestest: close a client: %v", err)

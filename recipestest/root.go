@@ -87,6 +87,7 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string, clients []io.Clos
 	for look := 1; ; look++ {
 		left, err := session.ephemerals(roots)
 		if err == nil && look == 1 {
+			// A lingering lock gives its unused node back when a contender comes.
 			err = session.contend(left)
 		}
 		if err != nil {
@@ -96,6 +97,7 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string, clients []io.Clos
 		if len(left) == 0 {
 			return true
 		}
+		// A node of the test's own sound client has less time.
 		stay := look >= soundLooks && time.Since(began) >= soundGrace &&
 			slices.ContainsFunc(left, func(n node) bool { return own[n.owner] })
 		if stay || look >= least && time.Since(began) >= grace {
@@ -118,6 +120,7 @@ func (s *Server) soundSessions(clients []io.Closer) map[int64]bool {
 	}
 
 	own := make(map[int64]bool)
+	// A sound client has its session already.
 	now, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	for _, c := range clients {
@@ -192,6 +195,7 @@ func (r *rawSession) remove(roots []string) error {
 		return err
 	}
 
+	// walk visits parents first, so delete in reverse.
 	for i, j := 0, len(deletes)-1; i < j; i, j = i+1, j-1 {
 		deletes[i], deletes[j] = deletes[j], deletes[i]
 	}
@@ -212,6 +216,7 @@ func (r *rawSession) walk(roots []string, visit func(node)) error {
 	for level := roots; len(level) > 0; {
 		var children, hidden []string // hidden nodes may not be read
 
+		// List the children of all nodes of this level at once.
 		list := make([]call, len(level))
 		for i, path := range level {
 			list[i] = call{zkwire.OpGetChildren2, readRequest(r.absolute(path))}
@@ -231,6 +236,7 @@ func (r *rawSession) walk(roots []string, visit func(node)) error {
 		if err != nil {
 			return err
 		}
+		// Look for the owners of nodes that may not be read.
 		stat := make([]call, len(hidden))
 		for i, path := range hidden {
 			stat[i] = call{zkwire.OpExists, readRequest(r.absolute(path))}

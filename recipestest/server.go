@@ -103,6 +103,7 @@ func (s *Server) ExpireSession(id int64) {
 	}
 
 	s.mu.Lock()
+	// An attached server has no such function, so end the session in the client's place.
 	victim := s.sessions[id]
 	ended := victim != nil && victim.ended
 	s.mu.Unlock()
@@ -160,6 +161,7 @@ func (c *recordingConn) Read(b []byte) (int, error) {
 
 	c.answer = append(c.answer, b[:n]...)
 	answer, _, broken := zkwire.CutFrame(c.answer, maxPacket)
+	// A client must not resume a session that ExpireSession has ended.
 	if answer != nil && !c.record(answer) {
 		c.Close()
 	}

@@ -95,7 +95,7 @@ func WithFollowers(n int) Option {
 // WithTLS makes the server speak only TLS. Its certificate is for "localhost" and 127.0.0.1, signed
 // by a CA that is made for this server alone. [Server.Client], [Server.Conn], [Server.Dial] and all
 // clients of a [Link] need no changes: their dialer speaks TLS, so that a link can still tell
-// packets apart. [Server.TLSConfig] and [Link.DialTLS] are for programs that speak TLS themselves.
+// packets apart. [Server.TLSConfig] is for programs that speak TLS themselves.
 func WithTLS() Option {
 	return func(s *settings) error { return s.secure(tls.NoClientCert) }
 }
@@ -133,12 +133,14 @@ func Start(tb testing.TB, opts ...Option) *Server {
 		tb.Fatalf("recipestest: start: Lagging and WithFollowers cannot be combined: call Follower.Lag")
 	}
 
+	// Goroutines of the server count too, so begin before it starts.
 	checkGoroutines(tb)
 	e, err := embedded.Start(cfg.Config)
 	if err != nil {
 		tb.Fatalf("recipestest: start: %v", err)
 	}
 
+	// Cleanups run in reverse order: the checks that resourcesOf registers come before this.
 	tb.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			tb.Errorf("recipestest: stop the server: %v", err)

@@ -7,9 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"net"
 	"time"
@@ -25,34 +23,6 @@ func (s *Server) TLSConfig() *tls.Config {
 		return nil
 	}
 	return s.tls.client.Clone()
-}
-
-// DialTLS is [Link.Dial] for a client that speaks TLS itself (with tls.Client over the returned
-// connection). The link speaks TLS in place of the server, with the server's own certificate, so
-// that it can tell packets apart. The dial fails unless the server was started with [WithTLS].
-//
-// A fault ends such a connection without the alert that usually ends TLS.
-func (l *Link) DialTLS(network, address string, timeout time.Duration) (net.Conn, error) {
-	if l.server.tls == nil {
-		return nil, errors.New("recipestest: dial: the server does not speak TLS: start it with WithTLS")
-	}
-	plain, err := l.Dial(network, address, timeout)
-	if err != nil {
-		return nil, err
-	}
-
-	client, ours := net.Pipe()
-	secure := tls.Server(ours, l.server.tls.server)
-	carry := func(to, from net.Conn) {
-		io.Copy(to, from)
-		ours.Close()
-		plain.Close()
-	}
-
-	l.wg.Go(func() { carry(plain, secure) })
-	l.wg.Go(func() { carry(secure, plain) })
-
-	return client, nil
 }
 
 // secrecy has the TLS configurations of both sides.
@@ -97,6 +67,7 @@ func certify(ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, 
 
 		BasicConstraintsValid: true,
 	}
+	// A CA signs itself.
 	if ca == nil {
 		template.IsCA, template.KeyUsage = true, x509.KeyUsageCertSign
 		ca, caKey = template, key
@@ -124,6 +95,7 @@ func (s *secrecy) over(dial zk.Dialer) zk.Dialer {
 		if err != nil {
 			return nil, err
 		}
+		// Dial is done only after the handshake, so that its errors are errors of dialing.
 		c := tls.Client(plain, s.client)
 		plain.SetDeadline(time.Now().Add(timeout))
 		if err := c.Handshake(); err != nil {

@@ -41,6 +41,7 @@ func (t *trace) add(p tracedPacket) {
 func (t *trace) String() string {
 	var b strings.Builder
 	for i := range t.packets {
+		// Once the trace is full, the oldest packet is the next to go.
 		p := t.packets[(t.next+i)%len(t.packets)]
 		fmt.Fprintf(&b, "%12v  connection %d  ", p.at.Round(time.Microsecond), p.conn)
 		switch {

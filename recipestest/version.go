@@ -41,6 +41,7 @@ func (s *Server) askVersion() ([]byte, error) {
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
 	}
+	// A four-letter word takes the place of a handshake.
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		return nil, err
 	}

@@ -10,8 +10,6 @@ import (
 // server which is behind refuses it. If the session names a smaller zxid, it can read an older
 // state after a newer state: it goes back in time. This file checks the clients of a link for that
 // (see [Link.Client]).
-//
-// An arrival is where an answer ends in the bytes that a client reads from one connection.
 
 // An arrival is where an answer ends in the bytes that a client reads from one connection.
 type arrival struct {
@@ -32,6 +30,7 @@ func (c *conn) arrive(data []byte) {
 	}
 	c.arrived += int64(len(data))
 
+	// The first frame is the answer to the handshake, which has no zxid.
 	if !c.handshaken {
 		c.handshaken = true
 		if granted, err := zkwire.ParseConnectResponse(data[4:]); err == nil {

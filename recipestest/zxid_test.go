@@ -10,33 +10,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest"
-	"github.com/zkrecipes/zkrecipes/recipestest/internal/checked"
 )
 
 // A speaker is a client that claims what it likes.
 type speaker struct {
-	t        *testing.T
-	session  int64
-	password []byte
-	conn     net.Conn
-	xid      uint32
+	t       *testing.T
+	granted zkwire.ConnectResponse
+	conn    net.Conn
+	xid     int32
 }
 
-// greet connects and does the handshake, which claims to have seen zxid.
+// handshake connects and does the handshake, which claims to have seen zxid.
 func (s *speaker) handshake(dial func(string, string, time.Duration) (net.Conn, error), srv *recipestest.Server, zxid int64) {
 	var err error
 	s.conn, err = dial("tcp", srv.ConnectString(), 10*time.Second)
 	require.NoError(s.t, err)
-	b := binary.BigEndian.AppendUint32(nil, 0) // protocol version
-	b = binary.BigEndian.AppendUint64(b, uint64(zxid))
-	b = binary.BigEndian.AppendUint32(b, 10_000)
-	b = binary.BigEndian.AppendUint64(b, uint64(s.session))
-	b = binary.BigEndian.AppendUint32(b, 16)
-	s.write(append(b, append(s.password, make([]byte, 16)...)[:16]...))
-	answer := s.read(0)
-	s.session = int64(binary.BigEndian.Uint64(answer[8:]))
-	s.password = answer[20:36]
+	password := append(s.granted.Password, make([]byte, zkwire.PasswordSize)...)
+	_, err = s.conn.Write(zkwire.AppendConnectRequest(nil, zkwire.ConnectRequest{
+		LastZxid: zxid, Timeout: 10 * time.Second, SessionID: s.granted.SessionID, Password: password[:zkwire.PasswordSize],
+	}))
+	require.NoError(s.t, err)
+	s.granted, err = zkwire.ParseConnectResponse(s.read(0))
+	require.NoError(s.t, err)
 }
 
 // ask sends a request and returns the zxid of the answer, of which it leaves so many bytes unread.
@@ -48,13 +45,8 @@ func (s *speaker) ask(op recipestest.Op, body string, unread int) (zxid int64) {
 // send sends a request and does not wait for its answer.
 func (s *speaker) send(op recipestest.Op, body string) {
 	s.xid++
-	b := binary.BigEndian.AppendUint32(nil, s.xid)
-	b = binary.BigEndian.AppendUint32(b, uint32(op))
-	s.write(append(b, body...))
-}
-
-func (s *speaker) write(frame []byte) {
-	_, err := s.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
+	request := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: s.xid, Op: zkwire.Op(op)})
+	_, err := s.conn.Write(zkwire.SetLength(append(request, body...)))
 	require.NoError(s.t, err)
 }
 
@@ -96,10 +88,7 @@ func TestSessionThatGoesBackInTimeFailsTheTest(t *testing.T) {
 
 				tb := run(t, func(tb testing.TB) {
 					link := srv.Link(tb)
-					dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
-						return checked.Dial(link, network, address, timeout)
-					}
-
+					dial := link.DialChecked
 					if test.plain {
 						dial = link.Dial
 					}

@@ -14,12 +14,12 @@
 //     off or expired finds out before the lock goes to the next contender. If an operator deletes
 //     its node, it finds out when the server's event arrives.
 //   - The lock is granted in order of arrival (the order in which the ensemble created the nodes).
-//     Readers that come together hold it together, and a contender behind a writer waits for that
+//     Readers that come together hold it together. A contender behind a writer waits for that
 //     writer. So neither readers nor writers starve.
 //   - A reader waits only for the nearest writer before it. Readers behind several writers wake
 //     once. A writer that gives up lets the readers behind it in at once.
 //   - A writer waits for the node just before it. Readers that leave out of order can wake it more
-//     than once, but they wake no other waiter.
+//     than once.
 //   - A holder's token is greater than the tokens of all earlier holders that it had to exclude.
 //     Readers that hold the lock together may have been granted it in any order.
 //   - A waiter whose node is deleted goes to the end of the line. (In the first tenth of a second
@@ -29,21 +29,20 @@
 //   - [Lease.Downgrade] turns a writer into a reader, and no other writer can hold the lock in
 //     between.
 //
-// A reader cannot become a writer, because two readers that tried would wait for each other. Take
-// the write lock to begin with. A reader that calls [RWMutex.Lock] while it has a lease waits for
-// itself until its ctx ends. [RWMutex.TryLock] returns [ErrLocked]. (Nor is there a reader that can
-// be upgraded, one at a time. Its node would be of a third kind, for which Curator, kazoo and earlier
-// versions do not wait.)
+// A reader cannot become a writer: two readers that tried would wait for each other. Begin as a
+// writer. A reader that calls [RWMutex.Lock] while it has a lease waits for itself until its ctx
+// ends. [RWMutex.TryLock] returns [ErrLocked]. (An upgradable reader would need a node of a third
+// kind. Other libraries would not wait for it.)
 //
 // # Costs
 //
 // Without contention: one round trip to lock and one to unlock, and a few more the first time. A
-// reader among readers costs four round trips, two of them at the same time. A contender that must
+// reader among readers costs four round trips (two of them at the same time). A contender that must
 // wait sends one or two requests more. A writer that unlocks lets the next contender in without a
-// request (see package lock). Otherwise a waiter that wakes lists the line.
+// request (see package lock).
 //
-// If many goroutines of a process read, [WithLocalSharing] lets them hold one node together. A
-// reader that joins the others then costs no request.
+// If many goroutines of a process read, [WithLocalSharing] lets them hold one node together.
+// Joining them costs no request.
 //
 // # Other libraries
 //
@@ -71,7 +70,7 @@
 // all of them as exclusive.
 //
 // Of other libraries, WriteLock respects only the spelling [Native]. zk.Lock respects the other two
-// spellings, and fails beside Native. Curator's InterProcessMutex respects none. If a call finds
+// spellings and fails beside Native. Curator's InterProcessMutex respects none. If a call finds
 // such a contender behind it, it returns [protocol.ErrMixed] instead of a lock that both might
 // hold. The same holds beside a shared lock of Curator or kazoo in another spelling.
 //
@@ -82,5 +81,5 @@
 // store, and let the store refuse a token that is smaller than the greatest it has seen.
 //
 // A lease is not re-entrant: a reader that asks for a second read lease waits behind the writers
-// that have come since. A waiter whose session is lost joins again at the end of the line.
+// that have come since.
 package rwlock

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -17,80 +19,33 @@ import (
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
-func TestDowngradeLetsReadersInAndKeepsWritersOut(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/down"
-		m, watcher := rwlock.New(srv.Client(t), path, rwlock.WithData([]byte("mine"))), rwlock.New(srv.Client(t), path)
-		writing := must(t, write, m)
-		reader := enter(t, read, watcher, watcher, 2)
-		writer := enter(t, write, rwlock.New(srv.Client(t), path), watcher, 3)
-		behind := enter(t, read, watcher, watcher, 4)
+// Codes of servers' answers.
+const connectionLoss, noAuth, badVersion, throttled = -4, -102, -103, -127
 
-		work, cancel := writing.Context(t.Context())
-		defer cancel()
+// (The law "together" has readers and writers wait.)
+func TestReadLeaseTakesTheWritersPlace(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		m := rwlock.New(srv.Client(t), srv.Root(t)+"/down", rwlock.WithData([]byte("mine")))
+		writing := must(t, write, m)
 		reading, err := writing.Downgrade(t.Context())
 		require.NoError(t, err)
 		require.False(t, reading.Exclusive())
 		require.True(t, writing.Exclusive())
 		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
-		<-work.Done()
-		require.ErrorIs(t, context.Cause(work), protocol.ErrReleased)
 		require.NoError(t, writing.Unlock(t.Context()), "does nothing")
 		_, err = writing.Downgrade(t.Context())
 		require.ErrorIs(t, err, protocol.ErrReleased)
 
-		other := granted(t, reader)
-		line := suite.Await(t, 4, watcher.Contenders)
-		require.Equal(t, strings.ReplaceAll(writing.Node(), "write-", "read-"), reading.Node())
-		require.Equal(t, reading.Node(), line[0].Node, "it has the writer's place")
+		line := suite.Await(t, 1, m.Contenders)
+		require.Equal(t, strings.ReplaceAll(writing.Node(), "write-", "read-"), line[0].Node)
 		require.Equal(t, "mine", string(line[0].Data))
 		require.False(t, line[0].Exclusive)
 		same, err := reading.Downgrade(t.Context())
 		require.NoError(t, err)
 		require.Same(t, reading, same, "a read lease is returned as it is")
-		suite.Unlock(t, other)
-		require.Empty(t, writer)
 		suite.Unlock(t, reading)
 		_, err = reading.Downgrade(t.Context())
 		require.ErrorIs(t, err, protocol.ErrReleased)
-		next := granted(t, writer)
-		require.Greater(t, next.Token(), reading.Token(), "it had waited before there was a reader's node")
-		require.GreaterOrEqual(t, reading.Token(), writing.Token())
-		require.Empty(t, behind)
-		suite.Unlock(t, next)
-		suite.Unlock(t, granted(t, behind))
-	})
-}
-
-// A writer that waits hears of the downgrade, at whatever step of its own it comes: there is no gap
-// for it.
-func TestDowngradeLeavesNoGapForAWriter(t *testing.T) {
-	suite.Sweep(t, func(step int) (met bool) {
-		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-			path, holder, link := srv.Root(t)+"/gap", srv.Link(t), srv.Link(t)
-			writing := must(t, write, rwlock.New(holder.Client(t), path))
-			m := rwlock.New(link.Client(t), path)
-			holder.Delay(20 * time.Millisecond) // leaves time for the writer between any two steps of the holder
-			var reading *rwlock.Lease
-			downgrade := func() {
-				var err error
-				reading, err = writing.Downgrade(t.Context())
-				assert.NoError(t, err)
-			}
-			stop := link.At(step, downgrade)
-			writer := suite.Later(func() *rwlock.Lease { l, _ := m.Lock(t.Context()); return l })
-			time.Sleep(time.Second)
-			if met = !stop(); !met {
-				downgrade()
-			}
-			time.Sleep(time.Second)
-			synctest.Wait()
-			require.Empty(t, writer, "a reader is ahead")
-			require.NoError(t, reading.Err())
-			suite.Unlock(t, reading)
-			suite.Unlock(t, granted(t, writer))
-		})
-		return met
 	})
 }
 
@@ -115,7 +70,6 @@ func TestDowngradeInDoLeavesTheReadLeaseToFn(t *testing.T) {
 // refuse to say whether the reader's node is there.
 func TestDowngradeOfUnknownOutcomeSaysSo(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		const connectionLoss, noAuth = -4, -102
 		link := srv.Link(t)
 		m := rwlock.New(link.Client(t), srv.Root(t)+"/down")
 		writing := must(t, write, m)
@@ -126,4 +80,237 @@ func TestDowngradeOfUnknownOutcomeSaysSo(t *testing.T) {
 		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
 		suite.Await(t, 0, m.Contenders)
 	})
+}
+
+// The holder watches the writer's node, and the event of its deletion comes before the answer. The
+// observer sees that the writer's hold has ended and the reader's has begun, and no loss.
+func TestDowngradeIsNotMistakenForALoss(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, events := srv.Root(t)+"/down", srv.Link(t), make(observer, 20)
+		m := rwlock.New(link.Client(t, protocol.WithObserver(events)), path)
+		watched := link.Answered(recipestest.OpGetData, 1)
+		writing := must(t, write, m)
+		suite.Wait(t, watched)
+
+		reading, err := writing.Downgrade(t.Context())
+		require.NoError(t, err)
+		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
+		require.Equal(t, writing.Token(), reading.Token())
+		time.Sleep(time.Second)
+		require.NoError(t, reading.Err())
+
+		require.Equal(t, []protocol.EventKind{
+			protocol.EventWaiting, protocol.EventAcquired, // the writer's
+			protocol.EventWaiting, protocol.EventReleased, protocol.EventAcquired,
+		}, events.kinds())
+		suite.Unlock(t, reading)
+	})
+}
+
+// The answer is lost, and what has become of the transaction is found out late. Meanwhile the
+// holder's watch finds that the writer's node is gone.
+func TestDowngradeWhoseAnswerIsLostIsNotMistakenForALoss(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, events := srv.Root(t)+"/down", srv.Link(t), make(observer, 20)
+		m := rwlock.New(link.Client(t, protocol.WithObserver(events)), path)
+		watched := link.Answered(recipestest.OpGetData, 1)
+		writing := must(t, write, m)
+		suite.Wait(t, watched)
+
+		link.LoseReply(recipestest.OpMulti, 1)
+		link.Fail(recipestest.OpDelete, "", throttled, 5)
+		reading, err := writing.Downgrade(t.Context())
+		require.NoError(t, err)
+		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
+		require.NoError(t, reading.Err())
+		require.NotContains(t, events.kinds(), protocol.EventLost)
+		suite.Unlock(t, reading)
+	})
+}
+
+// kinds returns the kinds of the events so far.
+func (o observer) kinds() (kinds []protocol.EventKind) {
+	synctest.Wait()
+	for len(o) > 0 {
+		kinds = append(kinds, (<-o).Kind)
+	}
+	return kinds
+}
+
+// If the caller leaves during the transaction, or its back-off ends, both nodes go. No hold is
+// left, and none is lost.
+func TestDowngradeThatIsGivenUpLeavesNothing(t *testing.T) {
+	for name, ends := range map[string]bool{"its ctx ends": true, "its back-off ends": false} {
+		t.Run(name, func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				path, link, events := srv.Root(t)+"/down", srv.Link(t), make(observer, 20)
+				c := link.Client(t, protocol.WithObserver(events),
+					protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+				writing := must(t, write, rwlock.New(c, path))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+
+				if ends {
+					link.Stall()
+				} else {
+					link.Fail(recipestest.OpMulti, "", throttled, 1)
+				}
+				downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
+				synctest.Wait()
+				if ends {
+					cancel()
+					require.ErrorIs(t, suite.Wait(t, downgraded), context.Canceled)
+					link.Heal()
+				} else {
+					require.ErrorIs(t, suite.Wait(t, downgraded), protocol.ErrThrottled)
+				}
+				require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
+				suite.Await(t, 0, rwlock.New(srv.Client(t), path).Contenders)
+
+				time.Sleep(time.Minute)
+				requests := link.Count(recipestest.OpAny)
+				time.Sleep(10 * time.Minute)
+				require.Equal(t, requests, link.Count(recipestest.OpAny), "proofs of a session that holds nothing")
+				require.NotContains(t, events.kinds(), protocol.EventLost)
+			})
+		})
+	}
+}
+
+// Of two calls the second waits for the first.
+func TestDowngradeWaitsForAnother(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		m := rwlock.New(link.Client(t), srv.Root(t)+"/down")
+		writing := must(t, write, m)
+		downgrade := func() <-chan *rwlock.Lease {
+			return suite.Later(func() *rwlock.Lease { l, _ := writing.Downgrade(t.Context()); return l })
+		}
+
+		// The first fails, so the second makes the transaction.
+		link.Fail(recipestest.OpMulti, "", badVersion, 1)
+		link.Delay(20 * time.Millisecond)
+		first := downgrade()
+		synctest.Wait()
+		second := downgrade()
+		require.Nil(t, suite.Wait(t, first))
+		reading := granted(t, second)
+		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
+		suite.Unlock(t, reading)
+		suite.Await(t, 0, m.Contenders)
+	})
+}
+
+// The servers' answer says for certain that the writer's node is gone, so nothing more is asked.
+func TestDowngradeOfALeaseThatIsLostEndsItAtOnce(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/down", srv.Link(t)
+		m, other := rwlock.New(link.Client(t), path), rwlock.New(srv.Client(t), path)
+		writing := must(t, write, m)
+		link.Fail(recipestest.OpExists, "", throttled, 20)
+		link.Delay(20 * time.Millisecond)
+		downgraded := suite.Later(func() error { _, err := writing.Downgrade(t.Context()); return err })
+		require.NoError(t, other.Break(t.Context(), writing.Node()))
+
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		require.ErrorIs(t, writing.Err(), protocol.ErrLost)
+		require.ErrorIs(t, suite.Wait(t, downgraded), protocol.ErrNodeDeleted)
+		suite.Await(t, 0, other.Contenders)
+	})
+}
+
+// The servers refuse to delete anything for a while, so Unlock goes on. Downgrade doesn't wait for
+// it longer than its ctx, and no loss is reported.
+func TestDowngradeOvertakenByUnlockEndsWithItsCtx(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, events := srv.Root(t)+"/down", srv.Link(t), make(observer, 100)
+		m := rwlock.New(link.Client(t, protocol.WithObserver(events)), path)
+		writing := must(t, write, m)
+		link.Fail(recipestest.OpDelete, "", throttled, 20)
+		link.Delay(20 * time.Millisecond)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
+		synctest.Wait()
+		unlocked := suite.Later(func() error { return writing.Unlock(t.Context()) })
+		time.Sleep(time.Second)
+		cancel()
+		synctest.Wait()
+		require.Len(t, downgraded, 1)
+		require.ErrorIs(t, <-downgraded, protocol.ErrReleased)
+
+		require.NoError(t, suite.Wait(t, unlocked))
+		require.NotContains(t, events.kinds(), protocol.EventLost)
+		suite.Await(t, 0, rwlock.New(srv.Client(t), path).Contenders)
+	})
+}
+
+// The write finds that the writer's node is gone, while Downgrade finds out whether that was its
+// own transaction. The write needs that answer, but not for longer than its ctx.
+func TestMultiDuringDowngradeEndsWithItsCtx(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/down", srv.Link(t)
+		writing := must(t, write, rwlock.New(link.Client(t), path))
+		link.LoseReply(recipestest.OpMulti, 1)
+		link.Fail(recipestest.OpDelete, "", throttled, 20)
+		downgraded := suite.Later(func() *rwlock.Lease { l, _ := writing.Downgrade(t.Context()); return l })
+		time.Sleep(time.Second)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		multi := func(ctx context.Context) <-chan error {
+			return suite.Later(func() error {
+				_, err := writing.Multi(ctx, &zk.CheckVersionRequest{Path: "/", Version: -1})
+				return err
+			})
+		}
+		short, long := multi(ctx), multi(t.Context())
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		require.Len(t, short, 1)
+		require.ErrorIs(t, <-short, context.Canceled)
+		require.Empty(t, downgraded)
+
+		reading := granted(t, downgraded)
+		require.ErrorIs(t, suite.Wait(t, long), protocol.ErrReleased)
+		suite.Unlock(t, reading)
+	})
+}
+
+// The caller's context is code of the caller's. It doesn't say in time that it has ended, so it is
+// noticed after the transaction.
+func TestDowngradeThatIsGivenUpLateEndsTheWriterFirst(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/down", srv.Link(t)
+		writing := must(t, write, rwlock.New(link.Client(t), path))
+		other := rwlock.New(srv.Client(t), path)
+		next := enter(t, write, other, other, 2)
+		link.Delay(20 * time.Millisecond)
+
+		ctx := &lateContext{Context: t.Context()}
+		downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
+		synctest.Wait()
+		ctx.over.Store(true)
+		lease := granted(t, next)
+		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
+		require.ErrorIs(t, suite.Wait(t, downgraded), context.Canceled)
+		suite.Unlock(t, lease)
+	})
+}
+
+// A lateContext ends without closing its channel.
+type lateContext struct {
+	context.Context
+	over atomic.Bool
+}
+
+func (c *lateContext) Done() <-chan struct{} { return nil }
+
+func (c *lateContext) Err() error {
+	if c.over.Load() {
+		return context.Canceled
+	}
+	return nil
 }

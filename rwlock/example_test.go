@@ -25,7 +25,8 @@ func Example() {
 	}
 	defer client.Close()
 
-	catalogue := rwlock.New(client, "/locks/catalogue")
+	// Goroutines of this process that read share a node.
+	catalogue := rwlock.New(client, "/locks/catalogue", rwlock.WithLocalSharing())
 	err = catalogue.Do(ctx, func(ctx context.Context, lease *rwlock.Lease) error {
 		// No other process reads or writes. The ctx is cancelled if the lock is lost.
 		fmt.Println("writing, alone:", lease.Exclusive())
@@ -41,7 +42,7 @@ func Example() {
 			return err
 		}
 		defer other.Unlock(context.WithoutCancel(ctx))
-		fmt.Println("reading, with others:", other.Err() == nil)
+		fmt.Println("reading, with others:", other.Node() == lease.Node())
 
 		_, err = catalogue.TryLock(ctx)
 		fmt.Println("no writer gets in among readers:", errors.Is(err, rwlock.ErrLocked))
@@ -56,21 +57,26 @@ func Example() {
 	// no writer gets in among readers: true
 }
 
+// connect returns a client of an embedded server, and what ends both.
+func connect() (client *protocol.Client, stop func()) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = protocol.Connect(context.Background(), server.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() { client.Close(); server.Close() }
+}
+
 // A writer that wants to go on reading what it wrote does not let other writers in between.
 func ExampleLease_Downgrade() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
-	m := rwlock.New(client, "/locks/prices")
+	m := rwlock.New(client, "/locks/prices", rwlock.WithData([]byte("nightly import")))
 	writing, err := m.Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
@@ -88,87 +94,20 @@ func ExampleLease_Downgrade() {
 		log.Fatal(err)
 	}
 
-	fmt.Println("contenders:", len(line), "writers among them:", line[0].Exclusive)
+	for _, c := range line {
+		fmt.Printf("%s, writes: %t, holds it: %t\n", c.Data, c.Exclusive, c.Holds)
+	}
 	fmt.Println("the write lease is", errors.Unwrap(writing.Err()))
 	// Output:
-	// contenders: 1 writers among them: false
+	// nightly import, writes: false, holds it: true
 	// the write lease is released
-}
-
-func ExampleRWMutex_Contenders() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	m := rwlock.New(client, "/locks/prices", rwlock.WithData([]byte("nightly import")))
-	writing, err := m.Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer writing.Unlock(ctx)
-
-	line, err := m.Contenders(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, c := range line {
-		fmt.Printf("%s, writes: %t, holds it: %t\n", c.Data, c.Exclusive, c.Token == writing.Token())
-	}
-	// Output:
-	// nightly import, writes: true, holds it: true
-}
-
-// Readers of one process share a node: those that join cost no request.
-func ExampleWithLocalSharing() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	m := rwlock.New(client, "/locks/routes", rwlock.WithLocalSharing())
-	first, err := m.RLock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer first.Unlock(ctx)
-	second, err := m.RLock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer second.Unlock(ctx)
-	fmt.Println("one node:", first.Node() == second.Node())
-	// Output:
-	// one node: true
 }
 
 // Some processes of the fleet use Apache Curator's InterProcessReadWriteLock on this path.
 func ExampleWithSpelling() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	m := rwlock.New(client, "/locks/catalogue", rwlock.WithSpelling(rwlock.Curator))
 	lease, err := m.RLock(ctx)

@@ -12,13 +12,23 @@ import (
 // ErrLocked is returned by TryLock and TryRLock when they would have to wait.
 var ErrLocked = line.NewBusy("locked")
 
-// A Lease is a lock that is held, to read or to write, until it is given back with [Lease.Unlock]
-// or lost. It is lost with its session, or when another client deletes its node. It is safe for
-// concurrent use.
+// A Lease is a lock that is held to read or to write. It is held until it is lost or given back
+// with [Lease.Unlock]. It is lost with its session, or when another client deletes its node. It is
+// safe for concurrent use.
 type Lease struct {
 	grant     *recipe.Grant
 	mutex     *RWMutex
 	exclusive bool
+
+	downgrading chan struct{} // holds a value while Downgrade is at work; nil for a reader
+}
+
+func newLease(g *recipe.Grant, m *RWMutex, exclusive bool) *Lease {
+	l := &Lease{grant: g, mutex: m, exclusive: exclusive}
+	if exclusive {
+		l.downgrading = make(chan struct{}, 1)
+	}
+	return l
 }
 
 // Done returns a channel that is closed when the lease is lost or given back. [Lease.Err] says

@@ -20,7 +20,7 @@ const (
 // WithLocalSharing is for a lock that many goroutines of a process read. Readers hold one node
 // together, which costs them no request of their own. The node is deleted when the last of them
 // unlocks. Each reader has a [Lease] of its own. Leases that share a node have the same
-// [Lease.Token] and [Lease.Node], are one entry of [RWMutex.Contenders], and are lost together.
+// [Lease.Token] and [Lease.Node]. They are one entry of [RWMutex.Contenders] and are lost together.
 //
 // Readers join a node while it is in line, and for a while when it is held: until a caller of
 // [RWMutex.Lock] comes, 256 readers have joined, or a tenth of a second has passed. Later readers
@@ -29,10 +29,8 @@ const (
 // option. A node that another process deletes with [RWMutex.Break] can be joined until the server's
 // event arrives (and in its first 20 milliseconds until these have passed).
 //
-// The node goes with its last reader. A reader's node that stays, as lock.WithLinger keeps a
-// contender's, would have to go for writers and stay for readers, its joins would have to be bounded
-// anew for each contender, and a writer's TryLock would have to wait for it. That is a second lingering
-// lock in this package, so we left it out.
+// The node goes with its last reader. (A reader's node doesn't stay as lock.WithLinger keeps a
+// contender's. The page docs/design.md says why.)
 //
 // Only callers of one RWMutex share nodes, so share the value and not only its path.
 func WithLocalSharing() Option {

@@ -62,10 +62,10 @@ func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
 // the same if the grant comes at that very moment. A removal that takes longer goes on in the
 // background.
 //
-// If Lock loses its session or its node while it waits, it joins again at the end of the line (in
-// the next session, if the session was lost). Other errors wrap [protocol.ErrClosed],
+// If Lock loses its session or its node while it waits, it joins again at the end of the line
+// (after a lost session in the next session). Other errors wrap [protocol.ErrClosed],
 // [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [protocol.ErrMixed] or
-// [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
+// [zk.ErrInvalidPath]. Or they are the server's own (such as [zk.ErrNoAuth]).
 //
 // The lease does not depend on ctx. It is lost with its session.
 //
@@ -105,7 +105,7 @@ func (m *RWMutex) take(ctx context.Context, request *line.Request) (*Lease, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Lease{g, m, exclusive(request.Kind)}, nil
+	return newLease(g, m, exclusive(request.Kind)), nil
 }
 
 // Do calls fn while it holds the lock to write, with a context that is cancelled when the lease is
@@ -137,7 +137,7 @@ func (m *RWMutex) do(ctx context.Context, request *line.Request, fn func(ctx con
 
 // Contenders returns the contenders in order, as of a moment after the call began. The holders come
 // first: one writer, or all readers before the first writer. It blocks until the server has
-// answered, with one request for each contender, or ctx ends.
+// answered or ctx ends. It makes one request for each contender.
 func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
 	contenders, err := m.line.Contenders(ctx)
 	if err != nil {
@@ -151,9 +151,10 @@ func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
 }
 
 // Break deletes the node of a contender, given its name in [RWMutex.Contenders]. A holder then
-// loses its lease. It may still be about to act on the lock, so fence its writes ([Lease.Multi],
-// [Lease.Token]). A waiter goes to the end of the line. (If it came less than a tenth of a second
-// ago it can be granted the lock at that moment, and then loses its lease as well.)
+// loses its lease. It may still be about to act on the lock, so fence its writes (with
+// [Lease.Multi] or [Lease.Token]). A waiter goes to the end of the line. (If it came less than a
+// tenth of a second ago it can be granted the lock at that moment, and then loses its lease as
+// well.)
 //
 // Break blocks until the server has answered or ctx ends. Its error wraps [zk.ErrNoNode] if there
 // is no such node.

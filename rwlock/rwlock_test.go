@@ -2,11 +2,9 @@ package rwlock_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -14,6 +12,39 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
+
+func TestMain(m *testing.M) { suite.Main(m) }
+
+// A verb is Lock or RLock.
+type verb func(*rwlock.RWMutex, context.Context) (*rwlock.Lease, error)
+
+var (
+	write verb = (*rwlock.RWMutex).Lock
+	read  verb = (*rwlock.RWMutex).RLock
+)
+
+func must(t *testing.T, v verb, m *rwlock.RWMutex) *rwlock.Lease {
+	t.Helper()
+	return suite.Must(t, func(ctx context.Context) (*rwlock.Lease, error) { return v(m, ctx) })
+}
+
+// enter makes v wait for the lock in the background, and returns when the watcher sees it as the
+// n-th in line.
+func enter(t *testing.T, v verb, m, watcher *rwlock.RWMutex, n int) <-chan *rwlock.Lease {
+	t.Helper()
+	lease := suite.Later(func() *rwlock.Lease { l, _ := v(m, t.Context()); return l })
+	suite.Await(t, n, watcher.Contenders)
+	return lease
+}
+
+// granted returns a lease that is granted now, and is held.
+func granted(t *testing.T, lease <-chan *rwlock.Lease) *rwlock.Lease {
+	t.Helper()
+	l := suite.Wait(t, lease)
+	require.NotNil(t, l)
+	require.NoError(t, l.Err())
+	return l
+}
 
 // Readers that come one after the other read together, after the writers that came before.
 func TestLockIsGrantedInOrderOfArrivalToReadersTogether(t *testing.T) {
@@ -44,85 +75,6 @@ func TestLockIsGrantedInOrderOfArrivalToReadersTogether(t *testing.T) {
 	})
 }
 
-func TestCancelledWriterLetsReadersBehindItInAtOnce(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/freed"
-		m := rwlock.New(srv.Client(t), path)
-		reading := must(t, read, m)
-		ctx, cancel := context.WithCancel(t.Context())
-		gone := suite.Later(func() error { _, err := rwlock.New(srv.Client(t), path).Lock(ctx); return err })
-		suite.Await(t, 2, m.Contenders)
-		behind := enter(t, read, rwlock.New(srv.Client(t), path), m, 3)
-		cancel()
-		require.ErrorIs(t, suite.Wait(t, gone), context.Canceled)
-		suite.Unlock(t, granted(t, behind), reading)
-	})
-}
-
-func TestTryTakesWhatIsFree(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/try"
-		m, tried := rwlock.New(srv.Client(t), path), rwlock.New(srv.Client(t), path)
-		busy := func(try func(context.Context) (*rwlock.Lease, error)) {
-			t.Helper()
-			_, err := try(t.Context())
-			require.ErrorIs(t, err, rwlock.ErrLocked)
-		}
-		reading := must(t, read, m)
-		busy(tried.TryLock)
-		busy(m.TryLock) // there is no upgrade
-		suite.Unlock(t, suite.Must(t, tried.TryRLock))
-		entered := enter(t, write, m, m, 2)
-		busy(tried.TryLock)
-		busy(tried.TryRLock) // it would overtake the writer
-		suite.Unlock(t, reading)
-		writing := granted(t, entered)
-		busy(tried.TryLock)
-		busy(tried.TryRLock)
-		suite.Unlock(t, writing)
-		suite.Unlock(t, suite.Must(t, tried.TryLock))
-	})
-}
-
-func TestAllSpellingsShareOneLine(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, c, other := srv.Root(t)+"/spelt", srv.Client(t), srv.Client(t)
-		ends := map[rwlock.Spelling][2]string{
-			rwlock.Native:  {"-read-0000000000", "-write-0000000000"},
-			rwlock.Curator: {"-__READ__0000000000", "-__WRIT__0000000000"},
-			rwlock.Kazoo:   {"-__rlock__0000000000", "-__lock__0000000000"},
-		}
-		for s, end := range ends {
-			m := rwlock.New(c, path, rwlock.WithSpelling(s))
-			for i, v := range []verb{read, write} {
-				l := must(t, v, m)
-				require.Regexp(t, end[i]+"$", l.Node())
-				require.Equal(t, path+"/"+l.Node(), l.Check().Path)
-				require.Equal(t, i == 1, l.Exclusive())
-				require.Equal(t, i == 1, suite.Await(t, 1, m.Contenders)[0].Exclusive)
-				for s := range ends {
-					m := rwlock.New(other, path, rwlock.WithSpelling(s))
-					_, err := m.TryLock(t.Context())
-					require.ErrorIs(t, err, rwlock.ErrLocked)
-					if shared, err := m.TryRLock(t.Context()); err == nil {
-						require.False(t, l.Exclusive())
-						suite.Unlock(t, shared)
-					} else {
-						require.True(t, l.Exclusive())
-						require.ErrorIs(t, err, rwlock.ErrLocked)
-					}
-				}
-				suite.Unlock(t, l)
-
-				// The sequence starts again at 0, unless the server has removed the empty container.
-				if err := suite.Session(t, c).Conn().Delete(path, -1); !errors.Is(err, zk.ErrNoNode) {
-					require.NoError(t, err)
-				}
-			}
-		}
-	})
-}
-
 func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link := srv.Link(t)
@@ -135,7 +87,6 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 				_, err := v(m, t.Context())
 				require.ErrorContains(t, err, "rwlock: ")
 			}
-			require.Error(t, m.RDo(t.Context(), func(context.Context, *rwlock.Lease) error { return nil }))
 		}
 		_, err := rwlock.New(c, "/a", rwlock.WithSpelling(3)).Contenders(t.Context())
 		require.ErrorContains(t, err, "no such spelling")

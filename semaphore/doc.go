@@ -1,4 +1,4 @@
-// Package semaphore lets up to n holders in at a time, across processes, in order of arrival.
+// Package semaphore lets up to n holders in at a time (across processes) in order of arrival.
 //
 //	s := semaphore.New(client, "/limits/exports", 10)
 //	err := s.Do(ctx, func(ctx context.Context, p *semaphore.Permit) error {

@@ -1,6 +1,8 @@
 package semaphore_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,30 +14,56 @@ import (
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
+func TestMain(m *testing.M) { suite.Main(m) }
+
+func release(t testing.TB, permits ...*semaphore.Permit) {
+	t.Helper()
+	for _, p := range permits {
+		require.NoError(t, p.Release(suite.Lasting(t)))
+	}
+}
+
+func later(ctx context.Context, s *semaphore.Semaphore) <-chan *semaphore.Permit {
+	return suite.Later(func() *semaphore.Permit { p, _ := s.Acquire(ctx); return p })
+}
+
+// requirePermits requires that the path of the semaphore has this number.
+func requirePermits(t testing.TB, want int, s *semaphore.Semaphore) {
+	t.Helper()
+	n, err := s.Permits(suite.Lasting(t))
+	require.NoError(t, err)
+	require.Equal(t, want, n)
+}
+
+func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		c := link.Client(t)
+		for _, n := range []int{0, -1} {
+			_, err := semaphore.New(c, "/a", n).Acquire(t.Context())
+			require.ErrorContains(t, err, fmt.Sprint("at least one permit, got ", n))
+		}
+		require.ErrorContains(t, semaphore.New(c, "/a", 1).Resize(t.Context(), 0), "/a: a semaphore needs at least one permit")
+		require.Zero(t, link.Count(recipestest.OpAny))
+	})
+}
+
 // A rolling deployment with another number changes nothing.
 func TestNumberIsThePaths(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/s"
 		three, four := semaphore.New(c, path, 3), semaphore.New(srv.Client(t), path, 4)
-		held := acquire(t, three)
+		held := suite.Must(t, three.Acquire)
 		data, _ := suite.Get(t, c, path)
 		require.Equal(t, "3", string(data))
-		requirePermits(t, 2, four)
-		requirePermits(t, 2, three)
-		release(t, held)
 		requirePermits(t, 3, four)
-		n, err := four.Permits(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 3, n)
+		release(t, held, suite.Must(t, four.Acquire), suite.Must(t, four.Acquire))
 
 		strict := semaphore.New(c, path, 4, semaphore.WithStrictPermits())
-		_, err = strict.Acquire(t.Context())
+		_, err := strict.Acquire(t.Context())
 		require.EqualError(t, err, "semaphore: "+path+": another number of permits: 4 here, 3 at the path")
-		_, err = strict.TryAcquire(t.Context())
-		require.ErrorIs(t, err, semaphore.ErrPermits)
 		_, err = strict.Permits(t.Context())
 		require.ErrorIs(t, err, semaphore.ErrPermits)
-		suite.Await(t, 0, three.Contenders)
 	})
 }
 
@@ -49,12 +77,11 @@ func TestDataThatAreNoNumberAreRefused(t *testing.T) {
 			_, err := suite.Session(t, c).Set(t.Context(), path, []byte(data), -1)
 			require.NoError(t, err)
 			s := semaphore.New(c, path, 1)
-			n, err := s.Permits(t.Context())
 			if permits > 0 {
-				require.Equal(t, permits, n, data)
 				requirePermits(t, permits, s)
 				continue
 			}
+			_, err = s.Permits(t.Context())
 			require.ErrorIs(t, err, semaphore.ErrPermits, data)
 			_, err = s.Acquire(t.Context())
 			require.ErrorIs(t, err, semaphore.ErrPermits, data)
@@ -72,7 +99,7 @@ func TestResizeLetsWaitersInAndKeepsHolders(t *testing.T) {
 		path := srv.Root(t) + "/s"
 		s, other := semaphore.New(srv.Client(t), path, 1), semaphore.New(srv.Client(t), path, 5)
 		strict := semaphore.New(srv.Client(t), path, 1, semaphore.WithStrictPermits())
-		held := []*semaphore.Permit{acquire(t, s)}
+		held := []*semaphore.Permit{suite.Must(t, s.Acquire)}
 		waiting := later(t.Context(), s)
 		time.Sleep(time.Second)
 		refused := suite.Later(func() error { _, err := strict.Acquire(t.Context()); return err })
@@ -80,6 +107,7 @@ func TestResizeLetsWaitersInAndKeepsHolders(t *testing.T) {
 		require.NoError(t, other.Resize(t.Context(), 2))
 		held = append(held, suite.Wait(t, waiting))
 		require.ErrorIs(t, suite.Wait(t, refused), semaphore.ErrPermits)
+		suite.Await(t, 2, other.Contenders) // the node that keeps the number is none
 
 		waiting = later(t.Context(), s)
 		synctest.Wait()
@@ -100,22 +128,18 @@ func TestNumberOfResizeOutlastsTheContainer(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, busy := range []bool{false, true} {
 			path := srv.Root(t) + "/s"
-			release(t, acquire(t, semaphore.New(srv.Client(t), path, 7)))
+			release(t, suite.Must(t, semaphore.New(srv.Client(t), path, 7).Acquire))
 			srv.Embedded().ReapContainers()
 			s := semaphore.New(srv.Client(t), path, 2)
-			n, err := s.Permits(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, 2, n, "the next one says it again")
+			requirePermits(t, 2, s) // the next one says it again
 
 			if busy {
-				held := acquire(t, s)
+				held := suite.Must(t, s.Acquire)
 				defer release(t, held)
 			}
 			require.NoError(t, s.Resize(t.Context(), 3))
 			srv.Embedded().ReapContainers()
-			n, err = semaphore.New(srv.Client(t), path, 9).Permits(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, 3, n)
+			requirePermits(t, 3, semaphore.New(srv.Client(t), path, 9))
 		}
 	})
 }
@@ -132,9 +156,7 @@ func TestResizeThatIsOverruledGivesWay(t *testing.T) {
 			require.Empty(t, resized)
 			require.NoError(t, three.Resize(t.Context(), 3))
 			require.NoError(t, suite.Wait(t, resized))
-			n, err := three.Permits(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, 3, n)
+			requirePermits(t, 3, three)
 		}
 	})
 }
@@ -145,7 +167,7 @@ func TestResizeListsOnceASession(t *testing.T) {
 		path, link := srv.Root(t)+"/s", srv.Link(t)
 		s, theirs := semaphore.New(srv.Client(t), path, 2), semaphore.New(link.Client(t), path, 2)
 		require.NoError(t, s.Resize(t.Context(), 2))
-		held := []*semaphore.Permit{acquire(t, s), acquire(t, s)}
+		held := []*semaphore.Permit{suite.Must(t, s.Acquire), suite.Must(t, s.Acquire)}
 		var waiting []<-chan *semaphore.Permit
 		for range 30 {
 			waiting = append(waiting, later(t.Context(), theirs))
@@ -175,26 +197,17 @@ func TestResizeListsOnceASession(t *testing.T) {
 	})
 }
 
-// The fast path is one round trip, before and after a Resize, and sees the number.
-func TestFreePermitCostsOneRoundTrip(t *testing.T) {
+// Another client deletes the node that keeps the number, and another contender comes.
+func TestPathWithoutItsKeeperIsNotTakenForFree(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link, c := srv.Root(t)+"/s", srv.Link(t), srv.Client(t)
-		s, other := semaphore.New(link.Client(t), path, 1), semaphore.New(c, path, 1)
-		cycle := func() int {
-			before := link.Count(recipestest.OpAny) - link.Count(recipestest.OpPing)
-			release(t, acquire(t, s))
-			return link.Count(recipestest.OpAny) - link.Count(recipestest.OpPing) - before
+		path, c := srv.Root(t)+"/s", srv.Client(t)
+		s, other := semaphore.New(srv.Client(t), path, 1), semaphore.New(c, path, 1)
+		require.NoError(t, other.Resize(t.Context(), 1))
+		for range 3 { // then it takes one round trip
+			release(t, suite.Must(t, s.Acquire))
 		}
-		for range 2 {
-			cycle() // which may be the first since another client has changed the path
-			cycle()
-			require.Equal(t, 2, cycle(), "one to acquire, one to release")
-			require.NoError(t, other.Resize(t.Context(), 1))
-		}
-
-		// Somebody deletes the node that keeps the path, and another contender comes.
 		require.NoError(t, suite.Session(t, c).Delete(t.Context(), path+"/keep", 0))
-		held := acquire(t, other)
+		held := suite.Must(t, other.Acquire)
 		waiting := later(t.Context(), s)
 		synctest.Wait()
 		require.Empty(t, waiting)
@@ -218,9 +231,5 @@ func TestLaggingServerRefusesNobody(t *testing.T) {
 		p, err := here.TryAcquire(t.Context())
 		require.NoError(t, err)
 		release(t, p)
-
-		require.NoError(t, there.Resize(t.Context(), 2))
-		n, err := here.Permits(t.Context())
-		require.ErrorIs(t, err, semaphore.ErrPermits, "%d", n)
 	})
 }

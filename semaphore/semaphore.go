@@ -2,7 +2,6 @@ package semaphore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,9 +42,9 @@ type Contender = line.Contender
 // An Option shapes a semaphore; give it to [New].
 type Option func(*Semaphore) error
 
-// WithData stores data in the node of each contender, for [Semaphore.Contenders] to show, instead
-// of the [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together
-// may have [recipe.MaxData] bytes. The caller must not change the slice afterwards.
+// WithData stores data in the node of each contender. [Semaphore.Contenders] shows it. By default
+// the data is the [protocol.Process] or the data of [protocol.WithOwnerData]. Data and path
+// together may have [recipe.MaxData] bytes. The caller must not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(s *Semaphore) error {
 		s.data = data
@@ -66,7 +65,7 @@ func WithStrictPermits() Option {
 // New returns the semaphore at path, which needs a node of its own (created as needed). permits is
 // the number for a path that has none yet. Otherwise the path's number counts until
 // [Semaphore.Resize] changes it. New does no I/O and cannot fail: the first call reports a nil
-// client, a bad path, or less than one permit.
+// client, a bad path or less than one permit.
 //
 // The path's node is a container where the server has them. After some idle minutes the server
 // deletes it with its number, and the next contender writes the number again. After a Resize the
@@ -109,8 +108,8 @@ func parse(data []byte) (int, error) {
 }
 
 // Acquire waits for a permit. It blocks until fewer than n earlier contenders are left, ctx ends or
-// the client is closed. It behaves as [lock.Mutex.Lock] does if ctx ends, if the session is lost,
-// or if its node is deleted and returns the same errors, or [ErrPermits]. The very first contender
+// the client is closed. If ctx ends, the session is lost or its node is deleted, it behaves as
+// [lock.Mutex.Lock] does. It returns the same errors or [ErrPermits]. The very first contender
 // writes the number and gets [zk.ErrNoAuth] if the ACL forbids that.
 //
 // [lock.Mutex.Lock]: https://pkg.go.dev/github.com/zkrecipes/zkrecipes/lock#Mutex.Lock
@@ -139,7 +138,8 @@ func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
 
 // Do calls fn while it holds a permit, with a context that is cancelled when the permit is lost. It
 // waits for fn to return and gives the permit back, even if fn panics or ctx has ended. It returns
-// an error of [Semaphore.Acquire], or fn's own, joined with the loss of the permit if it was lost.
+// an error of [Semaphore.Acquire] or fn's own. If the permit was lost, the loss is joined with that
+// error.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error) error {
 	return s.do(ctx, false, fn)
 }
@@ -161,7 +161,7 @@ func (s *Semaphore) do(ctx context.Context, try bool, fn func(ctx context.Contex
 }
 
 // Contenders returns the contenders in line, in order of arrival: the holders, then the waiters. It
-// blocks until the server has answered, with one request for each of them, or ctx ends.
+// blocks until the server has answered or ctx ends. It makes one request for each of them.
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	all, err := s.line.Contenders(ctx)
 	return slices.DeleteFunc(all, func(c line.Contender) bool {
@@ -175,43 +175,3 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 // answered. Its error wraps [zk.ErrNoNode] if there is no such node, or [zk.ErrInvalidPath] if no
 // contender could have that name.
 func (s *Semaphore) Break(ctx context.Context, node string) error { return s.line.Break(ctx, node) }
-
-// Permits returns the number of permits at the path, or the number that was given to [New] if the
-// path has none yet. It blocks until the server has answered twice or ctx ends. Its error wraps
-// [ErrPermits] if the data of the path's node are not a number, or not the number of a semaphore
-// [WithStrictPermits]. Other errors are ctx's, [protocol.ErrClosed] or the server's own.
-func (s *Semaphore) Permits(ctx context.Context) (int, error) {
-	if err := s.recipe.ValidateCall(ctx, nil); err != nil {
-		return 0, err
-	}
-	data, err := s.line.Rule(ctx)
-	if err != nil {
-		return 0, err
-	} else if len(data) == 0 {
-		return s.permits, nil
-	}
-	if _, err := s.blockers(data); err != nil {
-		return 0, s.recipe.Wrap(err)
-	}
-	return parse(data)
-}
-
-// Resize changes the number of permits at the path, which all processes follow, whatever number
-// they were made with: one call is enough. More permits let waiters in at once. After a reduction
-// the holders keep their permits, and no contender gets a permit until enough of them have
-// released. The number then stays at the path (in a persistent node), even when no contender is
-// left.
-//
-// Resize blocks until the server has answered. It costs five requests, and each session that waits
-// one read and one listing. If ctx ends, the number may have been changed or not: call Resize
-// again. Of two calls at the same time one wins, and the other number does not come back. If a
-// session is lost, Resize goes on in the next session. Its error wraps [ErrPermits] if the data of
-// the path's node are not a number (such data are never replaced). Other errors are ctx's,
-// [protocol.ErrClosed] or the server's own: Resize needs the permission to write the path's node
-// and to create a child.
-func (s *Semaphore) Resize(ctx context.Context, permits int) error {
-	if err := cmp.Or(atLeastOne(permits), s.recipe.ValidateCall(ctx, nil)); err != nil {
-		return s.recipe.Wrap(err)
-	}
-	return s.line.SetRule(ctx, []byte(strconv.Itoa(permits)), func(data []byte) error { _, err := parse(data); return err })
-}

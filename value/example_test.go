@@ -12,19 +12,24 @@ import (
 	"github.com/zkrecipes/zkrecipes/value"
 )
 
-// A limit that an operator sets, and all processes follow.
-func Example() {
-	ctx := context.Background()
+// connect returns a client of an embedded server, and what ends both.
+func connect() (client *protocol.Client, stop func()) {
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	client, err = protocol.Connect(context.Background(), server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
+	return client, func() { client.Close(); server.Close() }
+}
+
+// A limit that an operator sets, and all processes follow.
+func Example() {
+	ctx := context.Background()
+	client, stop := connect()
+	defer stop()
 
 	limit := value.New(client, "/config/limit")
 	for state, err := range limit.Watch(ctx) {
@@ -46,72 +51,29 @@ func Example() {
 	// limit 100
 }
 
-// A counter that each process may count up, to a limit.
+// A counter that each process can count up (to a limit).
 func ExampleValue_Update() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	tickets := value.New(client, "/tickets")
-	soldOut := errors.New("sold out")
-	for {
+	for range 3 {
 		state, err := tickets.Update(ctx, func(old value.State) ([]byte, error) {
 			n, _ := strconv.Atoi(string(old.Data)) // 0 if it is not set
 			if n == 2 {
-				return nil, soldOut
+				return nil, errors.New("sold out")
 			}
 			return []byte(strconv.Itoa(n + 1)), nil
 		})
-		if errors.Is(err, soldOut) {
-			fmt.Println(soldOut)
+		if err != nil {
+			fmt.Println(err)
 			break
-		} else if err != nil {
-			log.Fatal(err)
 		}
 		fmt.Printf("ticket %s\n", state.Data)
 	}
 	// Output:
 	// ticket 1
 	// ticket 2
-	// sold out
-}
-
-func ExampleValue_Get() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	flag := value.New(client, "/flags/dark-mode")
-	_, err = flag.Get(ctx)
-	fmt.Println("before it is set:", errors.Is(err, value.ErrUnset))
-	if _, err := flag.Set(ctx, []byte("on")); err != nil {
-		log.Fatal(err)
-	}
-	state, err := flag.Get(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Printf("it is %s\n", state.Data)
-	if err := flag.Delete(ctx); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// before it is set: true
-	// it is on
+	// value: /tickets: sold out
 }

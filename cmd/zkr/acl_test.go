@@ -6,8 +6,6 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 func TestACLIsReadAsZooKeepersShellDoes(t *testing.T) {
@@ -23,14 +21,4 @@ func TestACLIsReadAsZooKeepersShellDoes(t *testing.T) {
 		_, err := parseACL(bad)
 		assert.Error(t, err, bad)
 	}
-}
-
-func protocolACL(s *recipe.Session, path string) error {
-	_, err := s.Conn().SetACL(s.Path(path), zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
-	return err
-}
-
-func openACL(s *recipe.Session, path string) error {
-	_, err := s.Conn().SetACL(s.Path(path), zk.WorldACL(zk.PermAll), -1)
-	return err
 }

@@ -19,64 +19,65 @@ import (
 )
 
 const (
-	// connectLimit is how long a server is waited for without --wait.
+	// connectLimit is the longest wait for a server without --wait.
 	connectLimit = 15 * time.Second
 
-	// noWaitLimit is how long what cannot be asked without waiting may take with --wait 0.
+	// noWaitLimit is the time for a request that can't be made without waiting, with --wait 0.
 	noWaitLimit = 2 * time.Second
 
-	// quiet is how long a wait may last before zkr says what it waits for.
+	// quiet is how long zkr waits before it says what for.
 	quiet = time.Second
 )
 
-// An app is one run of zkr: its streams, and the flags that all commands have.
+// An app is one run of zkr: its streams and the flags of all commands.
 type app struct {
 	stdin          io.Reader
-	stdout, stderr io.Writer // stderr is for questions, and for commands that are run
-	log            io.Writer // for all else that goes there; does not block
+	stdout, stderr io.Writer // stderr is for questions and for the commands that zkr runs
+	log            io.Writer // everything else for stderr; a write doesn't block
 	getenv         func(string) string
 
 	servers string
 	timeout time.Duration
 	auth    []string
 	acl     string
-	tls     tlsFlags
+	tlsOn   bool
+	tls     protocol.TLSFiles // a file or a name turns TLS on, too
 	json    bool
 	quiet   bool
 	wait    time.Duration
 	noWait  bool // --wait 0
-	busy    int  // the exit status instead of exitBusy
-	watch   bool // go on until the user ends zkr
+	busy    int  // replaces exitBusy
+	watch   bool // run until the user ends zkr
 
-	// Of the commands that run another one.
+	// Flags of commands that run a command.
 	grace    time.Duration
 	label    string
 	passAuth bool
 	owner    survey.Owner
 
-	began       bool // the command line was understood
-	implied     bool // the identity of the certificate is meant, though it was not asked for
-	interrupted bool // SIGINT has ended the command, or the wait for it
+	began       bool // the command line is valid
+	implied     bool // new nodes are for the certificate, though --auth doesn't name it
+	interrupted bool // SIGINT ended the command or the wait
 }
 
-// addFlags adds the flags that all commands have.
+// addFlags adds the flags of all commands.
 func (a *app) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.servers, "servers", "", `connect string: "zk1:2181,zk2:2181/chroot" (default $ZKR_SERVERS)`)
 	flags.DurationVar(&a.timeout, "timeout", 10*time.Second, "session timeout to ask for")
 	flags.StringArrayVar(&a.auth, "auth", nil, `credential: "digest:user:password", or "@file" with one a line (default $ZKR_AUTH)`)
 	flags.StringVar(&a.acl, "acl", "", `ACL of new nodes: "open", "creator", "read", or a list of scheme:id:permissions (default creator with --auth, otherwise open)`)
-	flags.BoolVar(&a.tls.on, "tls", false, "connect with TLS")
-	flags.StringVar(&a.tls.ca, "tls-ca", "", "certificates to trust, instead of the system's (PEM; default $ZKR_TLS_CA)")
-	flags.StringVar(&a.tls.cert, "tls-cert", "", "certificate of the client (PEM; default $ZKR_TLS_CERT); new nodes are for it alone, unless --acl is given")
-	flags.StringVar(&a.tls.key, "tls-key", "", "key of that certificate (PEM; default $ZKR_TLS_KEY)")
-	flags.StringVar(&a.tls.name, "tls-server-name", "", "what the servers' certificates are for, instead of their hosts (default $ZKR_TLS_SERVER_NAME)")
+	flags.BoolVar(&a.tlsOn, "tls", false, "connect with TLS")
+	flags.StringVar(&a.tls.CA, "tls-ca", "", "certificates to trust, instead of the system's (PEM; default $ZKR_TLS_CA)")
+	flags.StringVar(&a.tls.Certificate, "tls-cert", "", "certificate of the client (PEM; default $ZKR_TLS_CERT); new nodes are for it alone, unless --acl is given")
+	flags.StringVar(&a.tls.Key, "tls-key", "", "key of that certificate (PEM; default $ZKR_TLS_KEY)")
+	flags.StringVar(&a.tls.ServerName, "tls-server-name", "", "what the servers' certificates are for, instead of their hosts (default $ZKR_TLS_SERVER_NAME)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print no notes, only errors")
 	flags.DurationVar(&a.wait, "wait", 0, "how long to wait for what is asked for, and for a server ; 0 is not at all (default: 15s for a server, and for the rest without limit)")
 	flags.IntVar(&a.busy, "busy-status", exitBusy, "exit status for what is held, taken, full or empty")
 }
 
-// check checks the flags that all commands have, without I/O.
+// check validates the flags of all commands. It does no I/O.
 func (a *app) check() error {
 	switch {
 	case a.busy < 1 || a.busy > 255:
@@ -88,12 +89,13 @@ func (a *app) check() error {
 	case len(a.label) > 64:
 		return usagef("--label: has %d bytes, and at most 64 are shown", len(a.label))
 	}
+
 	_, err := parseACL(a.acl)
 	return err
 }
 
-// bound returns ctx, bounded by --wait. Waits for what is asked for belong under it, and what is
-// done with that does not.
+// bound returns ctx with the limit of --wait. It is for waits only: work with the result must not
+// end with --wait.
 func (a *app) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	switch {
 	case a.noWait:
@@ -104,13 +106,14 @@ func (a *app) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, a.wait, errWaited)
 }
 
-// connect opens a session. It blocks for --wait at most, or for connectLimit without that. It says
-// on stderr what it waits for. The caller closes the client.
+// connect opens a session. It blocks for at most --wait (connectLimit without --wait) and notes on
+// stderr that it waits. The caller closes the client.
 func (a *app) connect(ctx context.Context, more ...protocol.ConnectOption) (*protocol.Client, error) {
 	servers, err := a.connectString()
 	if err != nil {
 		return nil, err
 	}
+
 	options, err := a.connectOptions()
 	if err != nil {
 		return nil, err
@@ -124,11 +127,13 @@ func (a *app) connect(ctx context.Context, more ...protocol.ConnectOption) (*pro
 	if a.wait > 0 {
 		limit = a.wait
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	defer a.waiting(func() string { return "waiting for a server of " + servers })()
 
-	// A certificate that does not fit will not fit later: that is found out once it takes long.
+	// Connect retries a bad certificate for ever. Ask for the certificate if connecting takes long,
+	// and give up if it's bad.
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	defer time.AfterFunc(quiet, func() {
@@ -144,6 +149,7 @@ func (a *app) connect(ctx context.Context, more ...protocol.ConnectOption) (*pro
 	case errors.As(context.Cause(ctx), &exit):
 		return nil, exit
 	case a.implied && errors.Is(err, zk.ErrAuthFailed) && !strings.Contains(err.Error(), "do not say which identity"):
+		// Go on with open nodes. Servers that demand no certificate take no identity from it.
 		a.complain("warning: the servers take no identity from the certificate, so new nodes are open to everybody: see --acl and --auth")
 		a.acl, a.implied = "open", false
 		return a.connect(ctx, more...)
@@ -152,10 +158,10 @@ func (a *app) connect(ctx context.Context, more ...protocol.ConnectOption) (*pro
 	case errors.Is(err, context.Canceled), errors.Is(err, zk.ErrAuthFailed):
 		return nil, err
 	}
-	return nil, usage(err) // a bad connect string: Connect retries everything else
+	return nil, usage(err) // a bad connect string, because Connect retries all other errors
 }
 
-// connectString returns what --servers or the environment says.
+// connectString returns the servers from --servers or from the environment.
 func (a *app) connectString() (string, error) {
 	if servers := cmp.Or(a.servers, a.getenv("ZKR_SERVERS")); servers != "" {
 		return servers, nil
@@ -164,7 +170,7 @@ func (a *app) connectString() (string, error) {
 }
 
 func (a *app) connectOptions() ([]protocol.ConnectOption, error) {
-	// What a user must know comes as the error of a command, and from waiting.
+	// The log is discarded: users see the errors of commands and the notes of waits.
 	options := []protocol.ConnectOption{
 		protocol.WithSessionTimeout(a.timeout), protocol.WithLogger(slog.New(slog.DiscardHandler)),
 	}
@@ -173,6 +179,7 @@ func (a *app) connectOptions() ([]protocol.ConnectOption, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, c := range credentials {
 		options = append(options, protocol.WithAuth(c.scheme, []byte(c.id)))
 	}
@@ -181,6 +188,7 @@ func (a *app) connectOptions() ([]protocol.ConnectOption, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if acl != nil {
 		options = append(options, protocol.WithACL(acl))
 	}
@@ -189,15 +197,17 @@ func (a *app) connectOptions() ([]protocol.ConnectOption, error) {
 	if dial != nil {
 		options = append(options, protocol.WithTLSFiles(files))
 	}
+
+	// A certificate alone closes new nodes too.
 	if files.Certificate != "" && len(credentials) == 0 && acl == nil {
-		options = append(options, protocol.WithAuth("x509", nil)) // new nodes are for this certificate
+		options = append(options, protocol.WithAuth("x509", nil)) // close new nodes for others
 		a.implied = true
 	}
 	return options, err
 }
 
-// waiting says on stderr what is waited for, unless stop is called within a second. It calls what
-// once it has to, so what may do I/O.
+// waiting notes on stderr what zkr waits for, unless stop is called within a second. It calls what
+// only then, so what can do I/O.
 func (a *app) waiting(what func() string) (stop func()) {
 	if a.quiet {
 		return func() {}
@@ -206,19 +216,19 @@ func (a *app) waiting(what func() string) (stop func()) {
 	return func() { timer.Stop() }
 }
 
-// note prints a line on stderr, unless --quiet is given.
+// note prints a line on stderr unless --quiet is given.
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
 		a.complain(fmt.Sprintf(format, args...))
 	}
 }
 
-// complain prints a line on stderr. It does not wait for that.
+// complain prints a line on stderr without waiting for the reader.
 func (a *app) complain(line string) {
 	fmt.Fprintln(a.log, "zkr: "+harmless(strings.ReplaceAll(line, "\n", "; ")))
 }
 
-// print prints a line, or what it says in JSON.
+// print prints a line, or v with --json.
 func (a *app) print(line string, v any) error {
 	if a.json {
 		return a.printJSON(v)
@@ -227,7 +237,7 @@ func (a *app) print(line string, v any) error {
 	return err
 }
 
-// printJSON prints v on stdout, in one line.
+// printJSON prints v on stdout as one line of JSON.
 func (a *app) printJSON(v any) error {
 	line, err := encodeJSON(v)
 	if err != nil {
@@ -237,15 +247,15 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
-// A credential is what --auth gives.
+// A credential is a value of --auth.
 type credential struct{ scheme, id string }
 
-// hasCredentials reports whether the servers may permit more to this zkr than to everybody.
+// hasCredentials reports whether the servers can permit this zkr more than they permit everybody.
 func (a *app) hasCredentials() bool {
-	return len(a.auth) > 0 || a.getenv("ZKR_AUTH") != "" || a.tls.cert != "" || a.getenv("ZKR_TLS_CERT") != ""
+	return len(a.auth) > 0 || a.getenv("ZKR_AUTH") != "" || a.tls.Certificate != "" || a.getenv("ZKR_TLS_CERT") != ""
 }
 
-// credentials returns those of --auth, or of ZKR_AUTH if there is none.
+// credentials returns the credentials of --auth, or of ZKR_AUTH without that flag.
 func (a *app) credentials() ([]credential, error) {
 	given := a.auth
 	if env := a.getenv("ZKR_AUTH"); len(given) == 0 && env != "" {
@@ -262,15 +272,18 @@ func (a *app) credentials() ([]credential, error) {
 			lines = append(lines, strings.Split(strings.TrimSpace(string(content)), "\n")...)
 			continue
 		}
+
 		lines = append(lines, g)
 	}
 
+	// An x509 credential can be empty, because the identity is in the certificate.
 	var all []credential
 	for _, line := range lines {
 		scheme, id, ok := strings.Cut(strings.TrimSpace(line), ":")
 		if !ok || scheme == "" || id == "" && scheme != "x509" {
-			return nil, usagef("--auth: must be a scheme and a credential, such as digest:user:password") // without the secret
+			return nil, usagef("--auth: must be a scheme and a credential, such as digest:user:password") // never print the secret
 		}
+
 		all = append(all, credential{scheme, id})
 	}
 	return all, nil

@@ -2,20 +2,16 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
-	"path"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
-	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -23,92 +19,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-func TestBusySaysByWhomAndWithWhichStatus(t *testing.T) {
+func TestBusySaysByWhom(t *testing.T) {
 	s := recipestest.Start(t)
-	root, c := s.Root(t), client(t, s)
+	path := s.Root(t) + "/lock"
 	held := lock.WithData([]byte(`{"host":"db1","pid":7,"program":"dump"}`))
-	lease, err := lock.New(c, root+"/lock", held).Lock(t.Context())
+	_, err := lock.New(client(t, s), path, held).Lock(t.Context())
 	require.NoError(t, err)
-	for _, args := range [][]string{
-		{"lock", "--try", root + "/lock", "--", "true"},
-		{"lock", "--wait", "0", root + "/lock", "--", "true"},
-		{"lock", "--shared", "--try", root + "/lock", "--", "true"},
-		{"hold", "--try", root + "/lock"},
-	} {
+	for _, args := range [][]string{{"lock", "--try", path, "--", "true"}, {"hold", "--try", path}} {
 		suite.Soon(t, func() bool { // a busy machine may be too slow to say more than unknown
 			r := inProcess(t, s.ConnectString(), "", args...)
 			require.Equal(t, exitBusy, r.status, args)
 			return strings.Contains(r.stderr, "held by db1:7 dump (in line since 20")
 		}, "its holder")
 	}
-	for _, args := range [][]string{
-		{"elect", root + "/lock", "--wait", "0", "--", "true"}, // which cannot ask without waiting
-		{"queue", "take", root + "/queue", "--wait", "0"},
-		{"lock", "--try", root + "/lock", "--busy-status", "3", "--", "true"},
-	} {
-		r := inProcess(t, s.ConnectString(), "", args...)
-		assert.Contains(t, []int{exitBusy, 3}, r.status, "%v: %s", args, r.stderr)
-	}
-	r := inProcess(t, s.ConnectString(), "", "lock", "--try", "--busy-status", "3", root+"/lock", "--", "true")
-	assert.Equal(t, 3, r.status)
-	require.NoError(t, lease.Unlock(t.Context()))
-}
-
-func TestWhyAndStuckSayWhoWaitsForWhom(t *testing.T) {
-	s := recipestest.Start(t)
-	root, c := s.Root(t), client(t, s)
-	session := suite.Session(t, c)
-	_, err := session.EnsurePath(t.Context(), root+"/lock")
-	require.NoError(t, err)
-	for i, host := range []string{"a", "b", "c"} {
-		node := fmt.Sprintf("%s/lock/x-lock-%010d", root, i)
-		require.NoError(t, session.Create(t.Context(), node, fmt.Appendf(nil, `{"host":%q,"pid":%d}`, host, i+1), zk.FlagEphemeral))
-	}
-	why := succeed(t, s.ConnectString(), "why", root)
-	assert.Regexp(t, `/lock is a lock: 1 hold, 2 wait\.`, why)
-	assert.Regexp(t, `a:1 \(session 0x[0-9a-f]+, node x-lock-0000000000\) holds\. In line for [0-9ms]+; since when it holds is unknown\.`, why)
-	assert.Regexp(t, `b:2 .* waits for a:1\.`, why)
-	assert.Regexp(t, `c:3 .* waits for b:2\.`, why)
-	assert.Contains(t, why, "zkr break "+root+"/lock x-lock-0000000000")
-
-	assert.NotContains(t, succeed(t, s.ConnectString(), "ps", root, "--stuck", "1h"), "lock")
-	time.Sleep(10 * time.Millisecond) // more than the clock's milliseconds
-	r := inProcess(t, s.ConnectString(), "", "ps", root, "--stuck", "1ms")
-	assert.Equal(t, exitBusy, r.status)
-	assert.Contains(t, r.stderr, "stuck: 1 path in which somebody waits for more than 1ms")
-	assert.Contains(t, r.stdout, "c:3")
-
-	one := succeed(t, s.ConnectString(), "ps", root, "--host", "b")
-	assert.Contains(t, one, "b:2")
-	assert.NotContains(t, one, "a:1")
-	assert.Contains(t, succeed(t, s.ConnectString(), "ps", root, "--session", sessionID(session.ID())), "a:1")
-	assert.NotContains(t, succeed(t, s.ConnectString(), "ps", root, "--session", "0x1"), "a:1")
-}
-
-// Where there is no line, nobody waits for the one before.
-func TestWhyKnowsWhatHasNoLine(t *testing.T) {
-	s := recipestest.Start(t)
-	root, c := s.Root(t), client(t, s)
-	session := suite.Session(t, c)
-	call := func(key string, n int) string {
-		return fmt.Sprintf("/once/%s-%s-run-%010d", session.NewOwner(), key, n)
-	}
-	for i, node := range []string{"/group/me", call("k", 0), call("l", 1), call("k", 2)} {
-		_, err := session.EnsurePath(t.Context(), root+path.Dir(node))
-		require.NoError(t, err)
-		require.NoError(t, session.Create(t.Context(), root+node, fmt.Appendf(nil, `{"host":"host-%d"}`, i), zk.FlagEphemeral))
-	}
-	why := func(path string) string { return succeed(t, s.ConnectString(), "why", root+path) }
-	assert.Contains(t, why("/group"), "node me): member for ")
-	assert.Regexp(t, `host-3 .* waits for host-1\.`, why("/once"))
-
-	first := suite.Later(func() error { _, err := doublebarrier.New(c, root+"/batch", 2).Enter(suite.Lasting(t)); return err })
-	said := ""
-	suite.Soon(t, func() bool { said = why("/batch"); return strings.Contains(said, "1 wait") }, "a waiter")
-	assert.Contains(t, said, "waits for the others to come.")
-	_, err := doublebarrier.New(client(t, s), root+"/batch", 2).Enter(suite.Lasting(t))
-	require.NoError(t, err)
-	require.NoError(t, suite.Wait(t, first))
+	assert.Equal(t, ", held by: unknown", heldBy(t.Context(), client(t, s), path+"/free"))
 }
 
 func TestACLNeverStandsForMoreIdentitiesThanWereGiven(t *testing.T) {
@@ -127,10 +51,6 @@ func TestACLNeverStandsForMoreIdentitiesThanWereGiven(t *testing.T) {
 		assert.Equal(t, acl == "open", got[0].Scheme == "world", acl)
 		succeed(t, s.ConnectString(), "--auth", "digest:me:secret", "barrier", "remove", path)
 	}
-	for _, args := range [][]string{{"--acl", "creator"}, {"--acl", "read"}, {"--acl", "auth::cdrwa", "--auth", "digest:a:b"}} {
-		r := inProcess(t, s.ConnectString(), "", append(args, "queue", "len", "/q")...)
-		assert.Equal(t, exitUsage, r.status, args)
-	}
 }
 
 // A server may refuse the four-letter word cons: then it is unknown.
@@ -139,6 +59,7 @@ func TestClientsAreToldOrUnknown(t *testing.T) {
 		path := s.Root(t) + "/lock"
 		_, err := lock.New(client(t, s), path).Lock(t.Context())
 		require.NoError(t, err)
+		// Does this server answer the word cons at all?
 		servers, _, _ := strings.Cut(s.ConnectString(), "/")
 		conn, err := net.Dial("tcp", strings.Split(servers, ",")[0])
 		require.NoError(t, err)

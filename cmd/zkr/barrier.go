@@ -17,15 +17,18 @@ func newBarrierCommand(a *app) *cobra.Command {
 			return barrier.New(c, args[0], barrier.WithData([]byte(data))).Set(ctx)
 		})
 	set.Flags().StringVar(&data, "data", "", "data for the barrier's node, for others to read")
+
 	remove := a.verb("remove PATH", "Remove a barrier: all that wait at it go on",
 		func(ctx context.Context, c *protocol.Client, args []string) error {
 			return barrier.New(c, args[0]).Remove(ctx)
 		})
+
 	wait := a.verb("wait PATH", "Wait until a barrier is not set: for as long as --wait, or for ever",
 		func(ctx context.Context, c *protocol.Client, args []string) error {
 			defer a.waiting(func() string { return "waiting for the removal of barrier " + args[0] })()
-			return barrier.New(c, args[0]).Wait(ctx)
+			return waited(ctx, barrier.New(c, args[0]).Wait(ctx))
 		})
+
 	enter := a.runner("enter PATH N", "Run a command together with those of N-1 others",
 		func(ctx context.Context, c *protocol.Client, args []string) (held, error) {
 			defer a.waiting(func() string { return "waiting for the others to come to " + args[0] })()

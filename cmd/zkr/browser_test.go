@@ -173,6 +173,7 @@ func (c *connections) relay(listener net.Listener, to string) error {
 		quiet := c.quiet
 		c.all = append(c.all, browser, server)
 		c.mutex.Unlock()
+		// Each way has a goroutine of its own, so one silent way doesn't block the other.
 		for _, way := range [][2]net.Conn{{browser, server}, {server, browser}} {
 			c.wait.Go(func() { pass(way[0], way[1], quiet) })
 		}

@@ -65,7 +65,7 @@ func TestTenProcessesWriteOneFile(t *testing.T) {
 					}
 					ended := suite.Later(cmd.Wait)
 					if victims[name] {
-						// It may end before, as it may lose its session.
+						// The run can end first, because it can lose its session.
 						for content := ""; !strings.Contains(content, "begin "+name+"\n") && len(ended) == 0; time.Sleep(time.Millisecond) {
 							bytes, err := os.ReadFile(filepath.Join(dir, "log"))
 							if err == nil {
@@ -96,6 +96,7 @@ func checkLog(t *testing.T, file string, completed map[string]bool) {
 	require.NoError(t, err)
 	ended := make(map[string]bool)
 	current, count := "", 0
+	// Entries must be whole and in one order, and counters must grow.
 	for line := range strings.Lines(string(content)) {
 		var name string
 		var n int

@@ -20,6 +20,7 @@ func TestCommandInheritsDescriptors(t *testing.T) {
 	for _, fd := range []string{"3", "4", "5", "17"} {
 		cmd := zkr(t, s.ConnectString(), "lock", s.Root(t)+"/lock", "--", "bash", "-c", "echo child >&"+fd)
 		out := t.TempDir() + "/out"
+		// The shell opens the descriptor and then becomes zkr.
 		sh := exec.Command("bash", "-c", "exec "+fd+`>"$0"; exec "$@"`, out, cmd.Path)
 		sh.Args = append(sh.Args, cmd.Args[1:]...)
 		sh.Env = cmd.Env
@@ -44,7 +45,7 @@ func TestInheritedPipeStaysAsItWas(t *testing.T) {
 	assert.Regexp(t, `flags:\s+0*4000\n`, got.stdout, "O_NONBLOCK, as make's jobserver may have it")
 }
 
-// brokenStderr gives a process a stderr that nobody reads, and returns that it is full or closed.
+// brokenStderr gives a process a stderr without a reader, which is full or closed.
 func brokenStderr(t *testing.T, cmd *exec.Cmd, full bool) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -52,6 +53,7 @@ func brokenStderr(t *testing.T, cmd *exec.Cmd, full bool) {
 	if full {
 		t.Cleanup(func() { r.Close() })
 		fd := int(w.Fd()) // which makes it block
+		// Fill the pipe without blocking, and let later writes block.
 		require.NoError(t, syscall.SetNonblock(fd, true))
 		for err == nil {
 			_, err = syscall.Write(fd, make([]byte, 1))
@@ -82,6 +84,7 @@ func TestStandardErrorThatNobodyReadsChangesNothing(t *testing.T) {
 			ended := suite.Later(func() error { return cmd.Wait() })
 
 			awaitContenders(t, s, path, 2)
+			// zkr notes its wait on stderr, where the write can block or raise SIGPIPE.
 			time.Sleep(quiet + 200*time.Millisecond) // the note of the wait
 			require.NoError(t, lease.Unlock(suite.Lasting(t)))
 			_, err = out.Read(make([]byte, 1))
@@ -104,7 +107,7 @@ func TestSIGINTEndsZkrAsItEndsTheCommand(t *testing.T) {
 	p := start(t, zkr(t, s.ConnectString(), "lock", path, "--", "sh", "-c", "echo $$; exec sleep 1000"))
 	p.pids()
 
-	// Another one waits.
+	// Another zkr waits.
 	waiter := start(t, zkr(t, s.ConnectString(), "lock", path, "--", "true"))
 	awaitContenders(t, s, path, 2)
 	for _, p := range []*process{waiter, p} {

@@ -36,6 +36,7 @@ func checkCommand(t *testing.T, args []string, at string) {
 	cmd, rest, err := root.Find(args)
 	require.NoError(t, err, at)
 	for _, arg := range rest {
+		// Flags end where the other command begins.
 		if arg == "--" {
 			break // the rest is another command's
 		}
@@ -61,8 +62,9 @@ func documents(t *testing.T) (found []string) {
 	return found
 }
 
-// Each section and each item of the command's page is a promise, and testdata/promises.txt names the
-// tests of it, or says that it is none: a limit of what is promised, or advice.
+// Each section and each item of the command's page is a promise. testdata/promises.txt names the
+// tests or transcripts of each promise, or says that it isn't a promise (a limit of a promise, or
+// advice).
 func TestEachPromiseOfThePageHasATest(t *testing.T) {
 	page, err := os.ReadFile("../../docs/zkr.md")
 	require.NoError(t, err)
@@ -70,15 +72,21 @@ func TestEachPromiseOfThePageHasATest(t *testing.T) {
 	require.NoError(t, err)
 	tests := testsOf(t, "../..")
 
+	// The list names tests and transcripts that exist.
 	promises := make(map[string]bool)
 	for line := range strings.Lines(string(list)) {
 		begins, names, ok := strings.Cut(strings.TrimSpace(line), " => ")
 		require.True(t, ok, line)
 		promises[begins] = false
 		for _, name := range strings.Fields(names) {
+			if strings.HasPrefix(name, "transcripts/") {
+				assert.FileExists(t, "testdata/"+name)
+				continue
+			}
 			assert.True(t, tests[name] || name == "limit" || name == "advice", "%s: %s", begins, name)
 		}
 	}
+	// The page and the list have the same items.
 	for _, item := range regexp.MustCompile("(?m)^(?:- |##+ )(.*)$").FindAllStringSubmatch(string(page), -1) {
 		found := false
 		for begins := range promises {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/doctor"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 func newDoctorCommand(a *app) *cobra.Command {
@@ -15,9 +18,6 @@ func newDoctorCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Examine the ensemble: is it fit, and what does a lock cost here",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := recipe.ValidatePath(path); err != nil {
-				return usagef("doctor: --path: %w", err)
-			}
 			cfg, err := a.examination()
 			if err != nil {
 				return err
@@ -33,6 +33,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 				}
 				a.printFinding(f)
 			})
+
 			if err == nil && failed > 0 {
 				err = fmt.Errorf("%d checks have failed", failed)
 			}
@@ -44,16 +45,18 @@ func newDoctorCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// examination says what is examined.
+// examination returns the configuration of an examination of the servers.
 func (a *app) examination() (doctor.Config, error) {
 	servers, err := a.connectString()
 	if err != nil {
 		return doctor.Config{}, err
 	}
+
 	options, err := a.connectOptions()
 	if err != nil {
 		return doctor.Config{}, err
 	}
+
 	_, dial, err := a.tlsFiles()
 	return doctor.Config{
 		Servers: servers, Options: options, Dial: dial, Timeout: a.timeout, Limit: cmp.Or(a.wait, connectLimit),
@@ -71,4 +74,17 @@ func (a *app) printFinding(f doctor.Finding) {
 	if f.Do != "" {
 		fmt.Fprintf(a.stdout, "          to do: %s\n", harmless(f.Do))
 	}
+}
+
+// memberLimit is the longest wait for one server without --wait. The other servers can answer
+// instead.
+const memberLimit = 3 * time.Second
+
+// findClients asks the servers which contenders are connected.
+func (a *app) findClients(ctx context.Context, c *protocol.Client, places ...*survey.Place) error {
+	cfg, err := a.examination()
+	if cfg.Limit = cmp.Or(a.wait, memberLimit); err == nil {
+		doctor.FindClients(ctx, c, cfg, places)
+	}
+	return err
 }

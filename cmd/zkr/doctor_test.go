@@ -33,6 +33,7 @@ func examine(t *testing.T, servers string, args ...string) (map[string]doctor.Fi
 		require.NotContains(t, findings, f.Check)
 		require.NotEmpty(t, f.Looked, f.Check)
 		require.NotEmpty(t, f.Found, f.Check)
+		// A finding that isn't well says what to do.
 		if f.Status == doctor.Warn || f.Status == doctor.Fail {
 			require.NotEmpty(t, f.Do, f.Check)
 		}
@@ -125,9 +126,10 @@ func TestDoctorFailsOnTwoEnsembles(t *testing.T) {
 	require.Contains(t, findings["one ensemble"].Found, "has no such node")
 	require.Contains(t, findings["one ensemble"].Found, "2 standalone")
 
-	// One that is not reached is unknown.
+	// A server that isn't reached is unknown.
 	findings, status = examine(t, a.ConnectString()+",127.0.0.1:1")
 	require.Equal(t, doctor.Unknown, findings["one ensemble"].Status, findings["one ensemble"])
+	require.NotContains(t, findings["one ensemble"].Found, "deadline", "it refuses at once")
 	requireSound(t, findings, status)
 }
 
@@ -161,6 +163,7 @@ func TestDoctorWithoutPermissionLooksAtTheRest(t *testing.T) {
 	_, err := suite.Session(t, c).EnsurePath(t.Context(), root+"/mine")
 	require.NoError(t, err)
 
+	// Without a credential, only checks that need no access find something.
 	findings, status := examine(t, s.ConnectString(), "--path", root+"/mine")
 	assert.Equal(t, exitFailed, status)
 	assert.Contains(t, findings["session"].Do, "--auth")

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -24,6 +25,7 @@ func TestNextCandidateLeadsAfterALoss(t *testing.T) {
 		b := elect("b")
 		e := election.New(s.Client(t), path)
 		candidates := suite.Await(t, 2, e.Candidates)
+		// The first candidate's node is broken, so its command must end before the next begins.
 		require.NoError(t, e.Break(suite.Lasting(t), candidates[0].Node))
 
 		assert.Equal(t, exitLost, a.status())
@@ -43,6 +45,10 @@ func TestLeaderNamesTheNextOne(t *testing.T) {
 		path := s.Root(t) + "/leader"
 		a := start(t, zkr(t, s.ConnectString(), "elect", path, "--resign-to", "web-3", "--", "sh", "-c", `echo $$; exec sleep 1000`))
 		a.pids()
+		p, err := survey.Look(suite.Lasting(t), client(t, s), path, survey.Limits{})
+		require.NoError(t, err)
+		assert.Equal(t, "election", p.Kind())
+		// Two candidates come, and the later candidate is the named successor.
 		next := make(chan string, 2)
 		for i, value := range []string{"web-2", `{"host":"web-3"}`} {
 			e := election.New(client(t, s), path)

@@ -11,16 +11,18 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/semaphore"
+	"github.com/zkrecipes/zkrecipes/value"
 )
 
-// The exit statuses of zkr itself, which "zkr help" and docs/zkr.md document. 64 to 77 are those of
-// sysexits.h, 124 to 127 those of timeout(1) and of shells.
+// The exit statuses of zkr itself (see "zkr help" and docs/zkr.md). 64 to 77 are from sysexits.h,
+// 124 to 127 from timeout(1) and shells.
 const (
 	exitUsage       = 64
 	exitUnreachable = 69
@@ -33,21 +35,21 @@ const (
 	exitTimedOut    = 124
 	exitCannotRun   = 126
 	exitNotFound    = 127
-	exitSignal      = 128 // and the number of the signal
+	exitSignal      = 128 // plus the number of the signal
 )
 
-// errWaited is the cause of a context that --wait has ended.
+// errWaited is the cause of a context that ended with --wait.
 var errWaited = errors.New("--wait has passed")
 
-// errBusy is the cause of a context that --wait 0 has ended.
+// errBusy is the cause of a context that ended with --wait 0.
 var errBusy = errors.New("not free, and --wait is 0")
 
-// An exitError is an error with the exit status that it stands for. Without an error, it is the
-// exit status of a command, of which nothing is said.
+// An exitError is an error with its exit status. Without an error it's the exit status of a
+// command, and nothing is printed.
 type exitError struct {
 	status int
 	err    error
-	signal os.Signal // that has ended the command, or the wait for it; nil if none has
+	signal os.Signal // the signal that ended the command or the wait, or nil
 }
 
 func (e *exitError) Error() string {
@@ -59,21 +61,23 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usage makes err an error of usage, which is the user's to mend.
+// usage turns err into an error of usage, which the user must correct.
 func usage(err error) error { return &exitError{exitUsage, err, nil} }
 
-// usagef returns an error of usage: one line that says what is wrong and what to do.
+// usagef returns an error of usage. Its line says what is wrong and what to do.
 func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
 
-// exitStatus returns the status that err stands for, and prints err.
+// exitStatus returns the exit status for err and prints err.
 func (a *app) exitStatus(err error) int {
 	if err == nil {
 		return 0
 	}
+
 	status := statusOf(err)
 	if status == exitBusy {
 		status = cmp.Or(a.busy, exitBusy)
 	}
+
 	var exit *exitError
 	if errors.As(err, &exit) {
 		a.interrupted = exit.signal == os.Interrupt
@@ -81,15 +85,18 @@ func (a *app) exitStatus(err error) int {
 			return status
 		}
 	}
+
+	// A bad command line gets a hint. A bad argument says itself what to do.
 	line := err.Error()
 	if status == exitUsage && !a.began {
 		line += `; see "zkr help"`
 	}
+
 	a.complain(line)
 	return status
 }
 
-// statusOf returns the exit status that err stands for.
+// statusOf returns the exit status for err.
 func statusOf(err error) int {
 	var exit *exitError
 	switch {
@@ -100,7 +107,7 @@ func statusOf(err error) int {
 	case isAny(err, zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, lock.ErrNotRevocable):
 		return exitRefused
 	case isAny(err, lock.ErrLocked, rwlock.ErrLocked, semaphore.ErrNoPermit, queue.ErrEmpty, queue.ErrFull,
-		group.ErrNameTaken, doublebarrier.ErrFull, errBusy):
+		group.ErrNameTaken, doublebarrier.ErrFull, election.ErrNoLeader, value.ErrUnset, errBusy):
 		return exitBusy
 	case isAny(err, context.DeadlineExceeded, errWaited):
 		return exitTimedOut

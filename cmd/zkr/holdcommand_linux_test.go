@@ -42,6 +42,8 @@ func TestWaiterSaysThatItHasLostItsPlace(t *testing.T) {
 	lease := lockNow(t, s, path)
 	p := start(t, zkr(t, s.ConnectString(), "lock", path, "--", "true"))
 	m := lock.New(s.Client(t), path)
+	// The session may be replaced before this looks, so expire it until the line shows a new
+	// session.
 	for session := suite.Await(t, 2, m.Contenders)[1].Session; ; {
 		s.ExpireSession(session)
 		if line := suite.Await(t, 2, m.Contenders); line[1].Session != session {

@@ -125,12 +125,19 @@ func client(t *testing.T, s *recipestest.Server, options ...protocol.ConnectOpti
 
 // blank replaces what differs from run to run, and makes blanks between columns equally wide.
 func blank(text, root string) string {
+	host, _ := os.Hostname()
 	for _, r := range []struct{ pattern, by string }{
 		{regexp.QuoteMeta(root), "ROOT"},
+		{`\b` + regexp.QuoteMeta(host) + `:\d+`, "HOST:PID"},
+		{`"host":"` + regexp.QuoteMeta(host) + `","pid":\d+`, `"host":"HOST","pid":PID`},
 		{`[0-9a-f]{16}-[0-9a-f]{8}-`, "OWNER-"},
-		{`qn-\d{10}`, "qn-N"},
+		{`later-\d+`, "later-N"},
+		{`-\d{10}\b`, "-N"},
 		{`0x[0-9a-f]+`, "SESSION"},
 		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`, "TIME"},
+		{`"\d{4}-\d\d-\d\dT[^"]+"`, `"TIME"`},
+		{`(token"?[:=])\d+`, "${1}N"},
+		{`\b\d[0-9.hm]*s\b`, "AGE"},
 		{`  +`, "  "},
 	} {
 		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.by)

@@ -30,17 +30,22 @@ func newHoldCommand(a *app) *cobra.Command {
 			}, a.untilSignal)
 		},
 	}
+
 	l.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&a.label, "label", "", "what else ps shows of this process, at most 64 bytes; everybody may read it")
 	return cmd
 }
 
-// untilSignal says what is held, and holds it until a signal, a revocation or a loss.
-func (a *app) untilSignal(_ *protocol.Client, h held, signals signals) error {
+// untilSignal prints the holder's node and holds the lock until a signal, a revocation or a loss.
+func (a *app) untilSignal(client *protocol.Client, h held, signals signals) error {
+	a.announceHold(client, h, heldNow, 0)
+
+	// A script can wait for this line.
 	node := fmt.Sprintf("%s/%s %d", h.path, h.node, h.token)
 	if err := a.print(node, map[string]string{"node": node}); err != nil {
 		return err
 	}
+
 	for {
 		select {
 		case s := <-signals:
@@ -56,7 +61,7 @@ func (a *app) untilSignal(_ *protocol.Client, h held, signals signals) error {
 	}
 }
 
-// A locker acquires a lock, as its flags say.
+// A locker acquires a lock as its flags say.
 type locker struct {
 	app         *app
 	try, shared bool

@@ -69,6 +69,9 @@ func TestBadCommandLineIsOneLineAndStatus64(t *testing.T) {
 		pair("once", "/a", ""), pair("lock", "--acl", "world:anyone:x", "/a"), pair("lock", "--wait", "-1s", "/a"),
 		pair("lock", "--auth", "secret", "/a"), pair("lock", "--tls-cert", "/nowhere", "/a"),
 		pair("lock", "--servers", "a:b:c:d", "/a"), pair("lock", "--timeout", "5", "/a"),
+		// Lists that stand for an identity need exactly one credential.
+		{"queue", "len", "/q", "--acl", "creator"}, {"queue", "len", "/q", "--acl", "read"},
+		{"queue", "len", "/q", "--acl", "auth::cdrwa", "--auth", "digest:a:b"},
 		pair("queue", "work", "/q", "--dead", "/q", "--attempts", "1"),
 		{"queue", "offer"}, {"queue", "offer", "q", "x"}, {"queue", "offer", "/q", "x", "--lines"},
 		{"queue", "offer", "/q", "x", "y", "--key", "k"}, {"queue", "offer", "/q", "x", "--key", ""},

@@ -45,7 +45,7 @@ func newOnceCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// printKeys prints the keys that are done.
+// printKeys prints the done keys.
 func (a *app) printKeys(ctx context.Context, c *protocol.Client, args []string) error {
 	return list(a, nil, once.New(c, args[0]).Keys(ctx), func(key once.Key) (any, []string) {
 		return struct {
@@ -59,7 +59,7 @@ func (a *app) printKeys(ctx context.Context, c *protocol.Client, args []string) 
 	})
 }
 
-// runOnce runs a program for a key, unless that is done.
+// runOnce runs a program for a key unless the key is done.
 func (a *app) runOnce(
 	ctx context.Context, client *protocol.Client, o *once.Once, path, key string, p program, signals signals,
 ) error {
@@ -70,23 +70,28 @@ func (a *app) runOnce(
 	quiet := a.waiting(func() string { return "waiting for the one that runs " + key + " of " + path })
 	defer quiet()
 
-	// The wait ends with waiting, and the run does not.
+	// The wait ends with waiting, but a run must not. unbind separates them when the run begins.
 	done, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	unbind := context.AfterFunc(waiting, func() { cancel(context.Cause(waiting)) })
 	ran, err := o.Do(done, key, func(ctx context.Context, r *once.Run) error {
 		quiet()
+
+		// If the wait ended at this very moment, the program must not run.
 		if !unbind() {
 			return context.Cause(waiting)
 		}
+
 		if err := end(); err != nil {
 			return err
 		}
+
 		h := held{
 			path: path, token: r.Token(), node: r.Node(), env: []string{"ZKR_KEY=" + key},
-			done: ctx.Done(),
-			err:  func() error { return context.Cause(ctx) },
+			done: ctx.Done(), says: true,
+			err: func() error { return context.Cause(ctx) },
 		}
+
 		return a.runHeld(ctx, client, h, p, signals, a.stdin)
 	})
 	switch interrupted := end(); {

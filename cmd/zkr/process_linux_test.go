@@ -60,6 +60,7 @@ func (p *process) Write(b []byte) (int, error) {
 func start(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{t: t, cmd: cmd, lines: make(chan string, 1000), ended: make(chan struct{})}
+	// Signals to the group of the test must not reach zkr.
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	}
@@ -98,10 +99,14 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	return p
 }
 
+// ignored is whether this process was started to ignore SIGHUP or SIGINT. Once a test has asked for
+// these signals, nothing tells.
+var ignored = signal.Ignored(syscall.SIGHUP) || signal.Ignored(syscall.SIGINT)
+
 // notUnderNohup skips a test of SIGHUP or SIGINT if this process was started to ignore it.
 func notUnderNohup(t *testing.T) {
 	t.Helper()
-	if signal.Ignored(syscall.SIGHUP) || signal.Ignored(syscall.SIGINT) {
+	if ignored {
 		t.Skip("SIGHUP or SIGINT is ignored")
 	}
 }
@@ -215,6 +220,7 @@ func network(t *testing.T, s *recipestest.Server, link *recipestest.Link) string
 				near.Close()
 				continue
 			}
+			// Closing either end closes both.
 			both := sync.OnceFunc(func() { near.Close(); far.Close() })
 			t.Cleanup(both)
 			all.Go(func() {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// surveying is what the flags of ps say.
+// surveying has the flags of ps.
 type surveying struct {
 	paths      []string
 	tree       bool
@@ -32,18 +33,21 @@ type surveying struct {
 	session, host string
 }
 
-// filter returns the places of lines that are stuck, and of contenders that are asked for.
+// filter returns the places and contenders that the flags select.
 func (sv surveying) filter(places []*survey.Place) (found []*survey.Place) {
 	if sv.stuck == 0 && sv.session == "" && sv.host == "" {
 		return places
 	}
+
 	for _, root := range places {
 		for p := range root.All() {
+			// Match each place alone, without the places below it.
 			match := *p
 			match.Below, match.Unread = nil, nil
 			match.Contenders = slices.DeleteFunc(slices.Clone(p.Contenders), func(c survey.Contender) bool {
 				return sv.session != "" && sessionID(c.Session) != sv.session || sv.host != "" && c.Owner.Host != sv.host
 			})
+
 			stuck := slices.ContainsFunc(p.Contenders, func(c survey.Contender) bool {
 				return c.State == survey.Waits && !c.Since.IsZero() && time.Since(c.Since) > sv.stuck
 			})
@@ -77,6 +81,7 @@ func newPsCommand(a *app) *cobra.Command {
 		case sv.contenders < 1 || sv.nodes < 1:
 			return usagef("ps: --limit %d and --nodes %d: must be at least 1", sv.contenders, sv.nodes)
 		}
+
 		return nil
 	}
 
@@ -96,7 +101,7 @@ func addNodes(cmd *cobra.Command, nodes *int) {
 	cmd.Flags().IntVar(nodes, "nodes", 10_000, "how many nodes to list; what that leaves out is unknown, with status 74")
 }
 
-// psOnce returns what ps prints, and an error if that is not all.
+// psOnce returns the output of ps, and an error (cut) if that isn't everything.
 func (a *app) psOnce(ctx context.Context, c *protocol.Client, sv surveying) (shown []byte, cut, err error) {
 	var places []*survey.Place
 	for _, path := range sv.paths {
@@ -104,17 +109,22 @@ func (a *app) psOnce(ctx context.Context, c *protocol.Client, sv surveying) (sho
 		if err != nil {
 			return nil, nil, err
 		}
+
 		places = append(places, p)
 	}
+
+	// Count unread nodes before the filter hides them.
 	cut = unread(places...)
 
 	if places = sv.filter(places); len(places) == 0 && sv.stuck == 0 && !a.watch {
 		a.note("nothing there is as asked for")
 	}
+
 	if sv.stuck > 0 && len(places) > 0 && cut == nil {
 		cut = &exitError{status: exitBusy, err: fmt.Errorf("stuck: %s in which somebody waits for more than %v", plural(len(places), "path"), sv.stuck)}
 	}
 
+	// Only ask for the contenders that are shown.
 	if sv.alive {
 		if err := a.findClients(ctx, c, places...); err != nil {
 			return nil, nil, err
@@ -133,21 +143,23 @@ func (a *app) psOnce(ctx context.Context, c *protocol.Client, sv surveying) (sho
 		for _, p := range places {
 			writeTree(&b, p)
 		}
-	default:
+	case len(places) > 0: // so that cron sends no mail if nothing is stuck
 		err = writeTable(&b, places)
 	}
 	return b.Bytes(), cut, err
 }
 
-// unread returns an error if what is at or below places is not known.
+// unread returns an error if something at or below the places was not read.
 func unread(places ...*survey.Place) error {
 	n := 0
 	for _, p := range places {
 		n += p.Cut()
 	}
+
 	if n == 0 {
 		return nil
 	}
+
 	return &exitError{status: exitUnknown, err: fmt.Errorf("%s not read, and what is below is unknown, too: "+
 		"give more --nodes or a longer PATH, or a credential for what may not be listed", plural(n, "node"))}
 }
@@ -160,29 +172,29 @@ const (
 	clearRest   = "\x1b[J"
 )
 
-// psWatch prints what ps prints, and again whenever that has changed. A terminal shows it live, and
-// while no server answers what was seen last, and since when that is.
+// psWatch prints the output of ps, and prints it again after each change. On a terminal it draws a
+// live screen. If no server answers, the screen keeps the last state and says how old it is.
 func (a *app) psWatch(ctx context.Context, c *protocol.Client, sv surveying) error {
 	live := isTerminal(a.stdout) && !a.json
-	look, stop := a.psOnce, func() {}
+	limit, stop := time.Duration(math.MaxInt64), func() {}
 	if live {
 		fmt.Fprint(a.stdout, enterScreen)
 		defer fmt.Fprint(a.stdout, leaveScreen)
-		look = func(ctx context.Context, c *protocol.Client, sv surveying) (shown []byte, cut, err error) {
-			// An answer that takes longer than a look is no answer.
-			ctx, cancel := context.WithTimeout(ctx, max(2*time.Second, sv.interval))
-			defer cancel()
-			return a.psOnce(ctx, c, sv)
-		}
+		limit = max(2*time.Second, sv.interval) // then the screen shows that there is no answer
 	}
 
 	var last []byte
 	seen := time.Now()
+
+	// Draw each look on a terminal. Print only changes elsewhere.
 	for ctx.Err() == nil {
 		if !live {
 			stop = a.waiting(func() string { return "waiting for an answer about " + strings.Join(sv.paths, ", ") })
 		}
-		shown, cut, err := look(ctx, c, sv)
+
+		looking, cancel := context.WithTimeout(ctx, limit)
+		shown, cut, err := a.psOnce(looking, c, sv)
+		cancel()
 		stop()
 		status := "every " + sv.interval.String()
 		switch {
@@ -205,16 +217,20 @@ func (a *app) psWatch(ctx context.Context, c *protocol.Client, sv surveying) err
 		case !bytes.Equal(shown, last):
 			_, err = fmt.Fprintf(a.stdout, "\n%s", shown)
 		}
+
 		if last = shown; err != nil {
 			return err
 		}
-		pause(ctx, sv.interval)
+
+		select {
+		case <-time.After(sv.interval):
+		case <-ctx.Done():
+		}
 	}
 	return nil
 }
 
-// draw replaces what a terminal shows by a title and as many lines, and of each as much, as it has
-// room for.
+// draw redraws a terminal: a title and as much of the text as fits.
 func draw(w io.Writer, title string, text []byte) error {
 	width, height := 80, 24
 	if f, ok := w.(*os.File); ok {
@@ -224,6 +240,8 @@ func draw(w io.Writer, title string, text []byte) error {
 	}
 
 	lines := append([]string{title, ""}, strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")...)
+
+	// Keep a line for the number of lines that don't fit.
 	if more := len(lines) - height; more > 0 {
 		lines = append(lines[:height-1], fmt.Sprintf("… %d lines more", more+1))
 	}
@@ -234,9 +252,11 @@ func draw(w io.Writer, title string, text []byte) error {
 		if runes := []rune(line); len(runes) > width {
 			line = string(runes[:width-1]) + "…"
 		}
+
 		if i > 0 {
 			b.WriteString("\r\n")
 		}
+
 		b.WriteString(line + clearLine)
 	}
 
@@ -245,10 +265,36 @@ func draw(w io.Writer, title string, text []byte) error {
 	return err
 }
 
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
+// The JSON of ps comes from package survey (with sessions in hexadecimal and data as text).
+// docs/zkr.md describes it: members can be added, but existing members keep their names and
+// meanings.
+type (
+	jsonPlace struct {
+		*survey.Place
+		Contenders []jsonContender `json:"contenders,omitempty"`
+		Unread     int             `json:"unread,omitempty"`
+		Below      []jsonPlace     `json:"below,omitempty"`
 	}
+
+	jsonContender struct {
+		survey.Contender
+		Session string `json:"session,omitempty"`
+		content
+	}
+)
+
+func placeJSON(p *survey.Place) jsonPlace {
+	j := jsonPlace{Place: p, Unread: len(p.Unread)}
+	for _, c := range p.Contenders {
+		contender := jsonContender{Contender: c, Session: sessionID(c.Session)}
+		if len(c.Data) > 0 {
+			contender.content = contentOf(c.Data)
+		}
+
+		j.Contenders = append(j.Contenders, contender)
+	}
+	for _, below := range p.Below {
+		j.Below = append(j.Below, placeJSON(below))
+	}
+	return j
 }

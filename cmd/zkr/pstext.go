@@ -8,26 +8,26 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 )
 
-// writeTable writes a line for each contender, and one for each place without any.
+// writeTable writes a line for each contender, and a line for each place without contenders.
 func writeTable(w io.Writer, places []*survey.Place) error {
 	var t table
 	row := func(cells ...string) { t = append(t, cells) }
 	row("PATH", "RECIPE", "STATE", "WHO", "SESSION", "IN LINE SINCE", "HELD SINCE", "NODE")
 	for _, asked := range places {
 		for p := range asked.All() {
-			at := []string{printable(p.Path), string(p.Recipe)}
+			at := []string{printable(p.Path), p.Kind()}
 			row := func(cells ...string) { row(append(at[:2:2], cells...)...) }
 
-			// Directories and what may be nothing are shown if they were asked for.
+			// Show directories and possible leftovers only if the user named them.
 			if (!slices.Contains([]survey.Recipe{survey.Directory, survey.Leaf, survey.Value}, p.Recipe) || p == asked) && (len(p.Contenders) == 0 || p.Entries != nil) {
 				row(summary(p))
 			}
+
 			for _, c := range p.Contenders {
 				row(state(c), who(c), sessionID(c.Session), moment(c.Since), heldSince(c), printable(c.Node)+more(c))
 			}
@@ -42,50 +42,7 @@ func writeTable(w io.Writer, places []*survey.Place) error {
 	return t.write(w)
 }
 
-// A table is rows of cells, each of which has one at least. Cells are aligned, but for the last one
-// of a row that has something in it, and for long ones: neither must widen the column.
-type table [][]string
-
-const maxCell = 60
-
-func (t table) write(w io.Writer) error {
-	var widths []int
-	for i, row := range t {
-		for len(row) > 1 && row[len(row)-1] == "" {
-			row = row[:len(row)-1]
-		}
-		t[i] = row
-		for j, cell := range row[:len(row)-1] {
-			if j == len(widths) {
-				widths = append(widths, 0)
-			}
-			if width := utf8.RuneCountInString(cell); width <= maxCell {
-				widths[j] = max(widths[j], width)
-			}
-		}
-	}
-
-	var b strings.Builder
-	for _, row := range t {
-		last := len(row) - 1
-		for i, cell := range row[:last] {
-			fmt.Fprintf(&b, "%-*s  ", widths[i], cell)
-		}
-		fmt.Fprintln(&b, row[last])
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// moment returns a time as text, or a hyphen if the servers hide it.
-func moment(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.Local().Format(time.DateTime)
-}
-
-// heldSince says since when a contender holds, if it does.
+// heldSince returns the time since when a contender holds.
 func heldSince(c survey.Contender) string {
 	switch {
 	case c.State != survey.Holds:
@@ -96,7 +53,7 @@ func heldSince(c survey.Contender) string {
 	return moment(c.Held)
 }
 
-// writeTree writes a place and what is below it as a tree.
+// writeTree writes a place and everything below it as a tree.
 func writeTree(w io.Writer, p *survey.Place) {
 	fmt.Fprintln(w, printable(p.Path)+heading(p))
 	writeBranches(w, p, "")
@@ -118,11 +75,13 @@ func writeBranches(w io.Writer, p *survey.Place, indent string) {
 		leaves = append(leaves, "note: "+note)
 	}
 
+	// The last branch has another corner.
 	last := len(leaves) + len(p.Below) - 1
 	branch := func(i int) (now, below string) {
 		if i == last {
 			return indent + "└── ", indent + "    "
 		}
+
 		return indent + "├── ", indent + "│   "
 	}
 
@@ -138,7 +97,7 @@ func writeBranches(w io.Writer, p *survey.Place, indent string) {
 	}
 }
 
-// times says since when a contender is there.
+// times returns text about the times of a contender.
 func times(c survey.Contender) string {
 	switch c.State {
 	case survey.Holds:
@@ -149,15 +108,15 @@ func times(c survey.Contender) string {
 	return "since " + moment(c.Since)
 }
 
-// heading says what a place is, after its name.
+// heading returns the text after a place's name.
 func heading(p *survey.Place) string {
 	if p.Recipe == survey.Directory {
 		return ""
 	}
-	return "  " + string(p.Recipe) + ": " + summary(p)
+	return "  " + p.Kind() + ": " + summary(p)
 }
 
-// summary says in what state a place is.
+// summary describes the state of a place.
 func summary(p *survey.Place) string {
 	holders, waiters := p.Holders(), len(p.Contenders)-p.Holders()
 	switch p.Recipe {
@@ -180,9 +139,11 @@ func summary(p *survey.Place) string {
 		if p.Entries.Reserved > 0 {
 			text += fmt.Sprintf(", %d reserved", p.Entries.Reserved)
 		}
+
 		if !p.Entries.Oldest.IsZero() {
 			text += ", oldest " + moment(p.Entries.Oldest)
 		}
+
 		return text
 	case survey.Group:
 		return plural(holders, "member")
@@ -196,15 +157,7 @@ func summary(p *survey.Place) string {
 	return fmt.Sprintf("%d hold, %d wait", holders, waiters)
 }
 
-// plural returns a number of things.
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-// state says what a contender has, and of what.
+// state returns a contender's state, and the kind of access if there are several.
 func state(c survey.Contender) string {
 	if c.Mode == "" {
 		return string(c.State)
@@ -212,7 +165,8 @@ func state(c survey.Contender) string {
 	return string(c.State) + " " + printable(c.Mode)
 }
 
-// who says who a contender is: as its data say, or else its data, or else its library.
+// who returns the owner in a contender's data. Without an owner it returns the data, or else the
+// library.
 func who(c survey.Contender) string {
 	text := c.Owner.String()
 	switch {
@@ -228,25 +182,47 @@ func who(c survey.Contender) string {
 	return ""
 }
 
-// more says what else is known of a contender.
+// more returns other facts about a contender.
 func more(c survey.Contender) (text string) {
 	if c.Orphan != "" {
 		text = "  (orphan: " + harmless(c.Orphan) + ")"
 	}
+
 	if c.Client != nil {
 		text += "  (" + alive(c.Client) + ")"
 	}
 	return text
 }
 
-// notes are what else there is to say of a place.
+// notes returns the notes about a place.
 func notes(p *survey.Place) (all []string) {
 	for _, note := range p.Notes {
 		all = append(all, harmless(note))
 	}
 
+	// Say how much is missing.
 	if n := len(p.Unread); n > 0 {
 		all = append(all, fmt.Sprintf("unknown: %s here not read, see --nodes", plural(n, "node")))
 	}
 	return all
+}
+
+// alive says whether a contender's client is alive, and when its node goes if not.
+func alive(c *survey.Client) string {
+	var text string
+	switch {
+	case c.Unknown != "":
+		return "whether it is alive is unknown: " + harmless(c.Unknown)
+	case c.Address == "":
+		text = "no server has a connection of it"
+	case c.Heard.IsZero():
+		text = "connected from " + c.Address
+	default:
+		text = fmt.Sprintf("heard %v ago from %s", time.Since(c.Heard).Round(100*time.Millisecond), c.Address)
+	}
+
+	if c.Ends.IsZero() {
+		return text
+	}
+	return text + "; without a word it goes by " + moment(c.Ends)
 }

@@ -78,9 +78,11 @@ func (a *app) listQueue(ctx context.Context, q *queue.Queue, _ []string) error {
 		case !i.Due.IsZero():
 			state = "due " + moment(i.Due)
 		}
+
 		if why := cmp.Or(i.Origin, i.Reason); why != "" {
 			state += "; failed: " + why
 		}
+
 		return struct {
 				ID       string    `json:"id"`
 				Size     int       `json:"size"`

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
-// offering is what the flags of queue offer say.
+// offering has the flags of queue offer.
 type offering struct {
 	lines bool
 	key   string
@@ -27,20 +26,22 @@ func newQueueOfferCommand(a *app) *cobra.Command {
 	cmd := a.queueVerb("offer PATH [DATA…]", "Append elements to a queue, from arguments or standard input",
 		func(ctx context.Context, q *queue.Queue, args []string) error {
 			data := args[1:]
-			for _, d := range data {
-				if err := a.offer(ctx, q, o, []byte(d)); err != nil {
-					return err
-				}
-			}
-			switch {
-			case o.lines:
+			if o.lines {
 				return a.offerLines(ctx, q, o)
-			case len(data) == 0:
+			}
+
+			if len(data) == 0 {
 				all, err := a.readInput()
 				if err != nil {
 					return err
 				}
-				return a.offer(ctx, q, o, all)
+				data = []string{string(all)}
+			}
+
+			for _, d := range data {
+				if err := a.offer(ctx, q, o, []byte(d)); err != nil {
+					return err
+				}
 			}
 			return nil
 		})
@@ -58,6 +59,7 @@ func newQueueOfferCommand(a *app) *cobra.Command {
 		case o.after < 0:
 			return usagef("queue offer: --after %v: must not be negative", o.after)
 		}
+
 		return nil
 	}
 	cmd.Flags().BoolVar(&o.lines, "lines", false, "offer each line of standard input as it comes")
@@ -66,24 +68,17 @@ func newQueueOfferCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// readInput reads standard input, and a byte more than may be data if there are as many.
-func (a *app) readInput() ([]byte, error) {
-	all, err := io.ReadAll(io.LimitReader(a.stdin, recipe.MaxData+1))
-	if err != nil {
-		err = fmt.Errorf("read standard input: %w", err)
-	}
-	return all, err
-}
-
-// offerLines offers each line as it comes. A line that is too long ends it.
+// offerLines offers each line as it comes. It stops at a line that is too long.
 func (a *app) offerLines(ctx context.Context, q *queue.Queue, o offering) error {
 	lines := bufio.NewScanner(a.stdin)
 	lines.Buffer(nil, recipe.MaxData+1)
 	for lines.Scan() {
+		// The scanner reuses its buffer.
 		if err := a.offer(ctx, q, o, append([]byte{}, lines.Bytes()...)); err != nil {
 			return err
 		}
 	}
+
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		return fmt.Errorf("%w: a line of more than %d bytes", protocol.ErrTooLarge, recipe.MaxData)
 	} else if err != nil {
@@ -92,7 +87,7 @@ func (a *app) offerLines(ctx context.Context, q *queue.Queue, o offering) error 
 	return nil
 }
 
-// offer offers one element, and prints its ID.
+// offer offers one element and prints its ID.
 func (a *app) offer(ctx context.Context, q *queue.Queue, o offering, data []byte) error {
 	var id string
 	var err error
@@ -104,6 +99,7 @@ func (a *app) offer(ctx context.Context, q *queue.Queue, o offering, data []byte
 	default:
 		id, err = q.Offer(ctx, data)
 	}
+
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,8 @@ func newQueueTakeCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// canDeliver returns an error if what is printed would vanish though the user has not said so.
+// canDeliver returns an error if elements would vanish unasked: they are printed to a closed
+// output.
 func (a *app) canDeliver() error {
 	if isClosed(a.stdout) {
 		return usagef("standard output is closed, or the null device opened to read and write, so elements would be lost: to discard them, use >/dev/null")
@@ -36,7 +37,7 @@ func (a *app) canDeliver() error {
 	return nil
 }
 
-// deliver prints an item and acknowledges it, or gives it back if it cannot be printed.
+// deliver prints an item and acknowledges it. If the item can't be printed, it goes back.
 func (a *app) deliver(ctx context.Context, item *queue.Item, raw bool, end string) error {
 	err := a.printElement(element{item.ID(), item.Attempt(), item.Data()}, raw, end)
 	if err != nil {
@@ -51,7 +52,7 @@ func newQueueDrainCommand(a *app) *cobra.Command {
 		func(ctx context.Context, q *queue.Queue, args []string) error {
 			if await {
 				defer a.waiting(func() string { return "waiting until " + args[0] + " is empty" })()
-				return q.Drained(ctx)
+				return waited(ctx, q.Drained(ctx))
 			}
 			return a.drain(ctx, q, raw)
 		})
@@ -59,6 +60,7 @@ func newQueueDrainCommand(a *app) *cobra.Command {
 		if await {
 			return nil
 		}
+
 		return a.canDeliver()
 	}
 	cmd.Flags().BoolVar(&await, "await", false, "take nothing: wait until others have emptied the queue")
@@ -66,7 +68,7 @@ func newQueueDrainCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// drain delivers items until there are none.
+// drain delivers items until the queue is empty.
 func (a *app) drain(ctx context.Context, q *queue.Queue, raw bool) error {
 	for {
 		item, err := q.TryReserve(ctx)
@@ -75,14 +77,50 @@ func (a *app) drain(ctx context.Context, q *queue.Queue, raw bool) error {
 		} else if err != nil {
 			return err
 		}
+
 		if err := a.deliver(context.WithoutCancel(ctx), item, raw, "\n"); err != nil {
 			return err
 		}
 	}
 
+	// Reserved and delayed elements can't be drained, so say how many there are.
 	left, err := q.Len(ctx)
 	if err == nil && left > 0 {
 		a.note("%s left, reserved or delayed", plural(left, "element"))
 	}
+	return err
+}
+
+const elementHelp = `On a terminal the element is quoted if it has characters that a terminal would not show, and ends with a
+newline. Elsewhere, and with --raw, its bytes are written as they are. With --json it is an object with
+"data", or "data_base64" for bytes that are not text, and where it was taken "id" and "attempt".`
+
+// An element is an element of a queue in print.
+type element struct {
+	id      string
+	attempt int
+	data    []byte
+}
+
+func addRaw(cmd *cobra.Command, raw *bool) {
+	cmd.Flags().BoolVar(raw, "raw", false, "write the bytes as they are to a terminal, too")
+}
+
+// printElement writes an element to stdout. end follows raw elements.
+func (a *app) printElement(e element, raw bool, end string) error {
+	if a.json {
+		return a.printJSON(struct {
+			ID      string `json:"id,omitempty"`
+			Attempt int    `json:"attempt,omitempty"`
+			content
+		}{e.id, e.attempt, contentOf(e.data)})
+	}
+
+	if raw || !isTerminal(a.stdout) {
+		_, err := fmt.Fprintf(a.stdout, "%s%s", e.data, end)
+		return err
+	}
+
+	_, err := fmt.Fprintln(a.stdout, printable(string(e.data)))
 	return err
 }

@@ -42,6 +42,7 @@ func newQueueWorkCommand(a *app) *cobra.Command {
 		case dead != "" && recipe.ValidatePath(dead) != nil:
 			return usagef("--dead %s: must be a path", dead)
 		}
+
 		return nil
 	}
 	cmd.Flags().IntVar(&workers, "workers", 1, "how many commands run at a time")
@@ -50,7 +51,7 @@ func newQueueWorkCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// consume runs a program for each element. Signals end the work, and go to the programs.
+// consume runs a program for each element. A signal ends the work and goes to the programs.
 func (a *app) consume(
 	ctx context.Context, client *protocol.Client, q *queue.Queue, workers int, path string, p program, signals signals,
 ) error {
@@ -58,14 +59,17 @@ func (a *app) consume(
 	defer cancel()
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	all := newRelay(a.wait, func() { stop(errIdle) }) // once work is over, that does nothing
+	all := newRelay(a.wait, func() { stop(errIdle) }) // does nothing once the work has ended
 	go all.forward(ctx, signals, stop)
+
 	err := q.Consume(working, workers,
 		func(_ context.Context, it *queue.Item) error {
 			h := held{
 				path: path, node: it.ID(), token: it.Token(), done: it.Done(), err: it.Err,
 				env: []string{fmt.Sprintf("ZKR_ATTEMPT=%d", it.Attempt())},
 			}
+
+			// Every program gets every signal, so each has a channel of its own.
 			mine := all.join()
 			defer all.leave(mine)
 			if cause := context.Cause(working); cause != nil && !errors.Is(cause, errIdle) {
@@ -77,24 +81,28 @@ func (a *app) consume(
 			}
 			return err
 		})
+
 	if exit := (&exitError{}); errors.As(context.Cause(working), &exit) {
 		return exit
 	}
+
+	// Without a server, an empty queue proves nothing.
 	if errors.Is(context.Cause(working), errIdle) {
 		if client.State() != protocol.Connected {
 			return &exitError{status: exitUnreachable, err: fmt.Errorf("%s: no server answers, and there was nothing to do for %v", path, a.wait)}
 		}
+
 		a.note("%s: there was nothing to do for %v", path, a.wait)
 		return nil
 	}
 	return cmp.Or(err, ctx.Err())
 }
 
-// errIdle is the cause of the end of work that has had nothing to do for --wait.
+// errIdle is the cause if the work ends because there was nothing to do for --wait.
 var errIdle = errors.New("nothing to do")
 
-// A relay hands signals on to several commands, and calls a function once there has been none of them
-// for some time.
+// A relay forwards signals to several commands. It calls a function after some time without
+// commands.
 type relay struct {
 	limit time.Duration
 	idle  *time.Timer // nil if there is no limit
@@ -133,8 +141,7 @@ func (r *relay) leave(s signals) {
 	}
 }
 
-// forward hands on what comes, until ctx ends. Before that it calls stop for a signal that ends the
-// work.
+// forward forwards signals until ctx ends. If a signal ends the work, it calls stop first.
 func (r *relay) forward(ctx context.Context, from signals, stop context.CancelCauseFunc) {
 	for {
 		select {
@@ -156,7 +163,7 @@ func (r *relay) send(s os.Signal) {
 	for to := range r.all {
 		select {
 		case to <- s:
-		default: // it has many to handle already
+		default: // the command has many signals waiting already
 		}
 	}
 }

@@ -45,6 +45,7 @@ func TestSignalEndsWorkAndGivesTheElementBack(t *testing.T) {
 		"sh", "-c", `echo $$; exec sleep 1000`))
 	pids := p.pids()
 	p.signal(syscall.SIGTERM)
+	// The element is free again, and its command is gone.
 	assert.Equal(t, exitSignal+15, p.status())
 	assert.Empty(t, running(pids))
 	data, err := q.Take(suite.Lasting(t))
@@ -87,6 +88,7 @@ func TestIdleIsWhatHasNothingUnderWay(t *testing.T) {
 		began := time.Now()
 		over := make(chan time.Duration, 1)
 		r := newRelay(time.Minute, func() { over <- time.Since(began) })
+		// Anything under way stops the clock.
 		time.Sleep(30 * time.Second)
 		a, b := r.join(), r.join()
 		time.Sleep(time.Hour)
@@ -96,6 +98,7 @@ func TestIdleIsWhatHasNothingUnderWay(t *testing.T) {
 		r.leave(b)
 		assert.Equal(t, 2*time.Hour+90*time.Second, <-over)
 
+		// Without a limit, idling never ends anything.
 		r = newRelay(0, func() { over <- 0 })
 		r.leave(r.join())
 		time.Sleep(time.Hour)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"embed"
 	"io"
 	"runtime/debug"
 	"strings"
@@ -10,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newRootCommand returns zkr with all its commands. Each command has a file of its own.
+// newRootCommand returns zkr with all commands. Each command has its own file.
 func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "zkr",
@@ -44,6 +43,7 @@ func (a *app) newManCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "man", Short: "Print the manual page: zkr man | man -l -", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			// In roff, a line that begins with a dot or an apostrophe is a request.
 			roff := strings.NewReplacer("\\", "\\e", "-", "\\-", "\n.", "\n\\&.", "\n'", "\n\\&'")
 			page := ".TH ZKR 1\n.SH NAME\nzkr \\- " + root.Short + "\n"
 			var add func(cmd *cobra.Command)
@@ -61,20 +61,7 @@ func (a *app) newManCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// The long help of each command is in a file.
-//
-//go:embed help
-var helpFiles embed.FS
-
-func help(name string) string {
-	text, err := helpFiles.ReadFile("help/" + name + ".txt")
-	if err != nil {
-		panic(err) // a test builds all commands
-	}
-	return strings.TrimSpace(string(text))
-}
-
-// version returns the version of the module that this binary was built from.
+// version returns the module version of this binary.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

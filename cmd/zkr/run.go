@@ -16,18 +16,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// What is left of the session timeout T when things are done. Trust ends T/12 before the servers
-// can expire the session, and all of that may be needed if clocks run at different rates. So the
+// Times before the end of trust, as shares of the session timeout T. Trust ends T/12 before the
+// servers can expire the session, but clocks at different rates can use up that margin. So the
 // command is killed before trust ends.
 const (
-	killShare    = 24 // the command is killed T/24 before trust ends
-	abandonShare = 48 // a guard that has not done so by T/48 before is killed with it
-	renewShare   = 16 // the guard is told of new trust every T/16
+	killShare    = 24 // the guard kills the command T/24 before trust ends
+	abandonShare = 48 // zkr kills the command and its guard T/48 before trust ends
+	renewShare   = 16 // the guard gets new trust every T/16
 )
 
 var errDoubted = errors.New("no server has confirmed the session for too long")
 
-// A job is a program that runs while something is held.
+// A job is a program that runs while zkr holds something.
 type job struct {
 	app      *app
 	client   *protocol.Client
@@ -36,31 +36,35 @@ type job struct {
 	process  *guard.Process
 	terminal *terminal
 
-	pid    int                 // of the program, and its process group
-	status *syscall.WaitStatus // of the program, once it has ended
-	failed error               // why it could not start
-	lost   error               // why it was ended
+	pid    int                 // the program's process ID and process group
+	status *syscall.WaitStatus // the program's status, once it has ended
+	failed error               // why the program could not start
+	lost   error               // why zkr ended the program
 	stuck  bool
 }
 
-// runHeld runs a program while h is held, and returns once nothing is left of it. It returns an
-// exitError with the program's status if that is not 0.
+// runHeld runs a program while h is held, and returns once no process of it is left. It returns an
+// exitError with the program's status unless that is 0.
 func (a *app) runHeld(
 	ctx context.Context, client *protocol.Client, h held, p program, signals signals, stdin io.Reader,
 ) error {
-	// At this moment the client has one session. If h is held after it, h is held in it.
+	// The client has one session at a time. If h is still held after this call, it belongs to that
+	// session.
 	session, err := client.Session(ctx)
 	if err != nil {
 		return err
 	}
+
 	if err := h.err(); err != nil {
 		return err
 	}
+
 	grace, err := a.graceOf(session.Timeout())
 	if err != nil {
 		return err
 	}
 
+	a.announceHold(client, h, heldNow, 0)
 	j := &job{app: a, client: client, held: h, session: session, terminal: openTerminal()}
 	defer j.terminal.close()
 	j.process, err = guard.Start(guard.Command{
@@ -69,16 +73,17 @@ func (a *app) runHeld(
 	if err != nil {
 		return &exitError{status: exitCannotRun, err: err}
 	}
+
 	j.follow(signals)
 	return j.outcome(p)
 }
 
-// killAt returns when the program has to be gone, if nothing more is heard from the servers.
+// killAt returns when the program must be dead if no server answers any more.
 func (j *job) killAt() time.Time {
 	return j.session.Deadline().Add(-j.session.Timeout() / killShare)
 }
 
-// follow looks after the program until nothing is left of it.
+// follow handles events until no process of the program is left.
 func (j *job) follow(signals <-chan os.Signal) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -91,7 +96,7 @@ func (j *job) follow(signals <-chan os.Signal) {
 			}
 			j.event(e)
 			if j.stuck && j.lost != nil {
-				return // the guard goes on trying
+				return // the guard keeps trying
 			}
 		case s := <-signals:
 			j.process.Signal(s.(syscall.Signal))
@@ -99,18 +104,20 @@ func (j *job) follow(signals <-chan os.Signal) {
 			revoked = nil
 			j.process.Signal(syscall.SIGTERM)
 			j.app.note("%s is asked back: the command has got SIGTERM", j.held.path)
-			// The revocation has replaced the data of the node: nobody would see who holds.
+			// The revocation can replace the node's data. Write it again so that ps shows the
+			// holder.
 			j.app.announceHold(j.client, j.held, func(o *survey.Owner) { o.AskedBack = time.Now().UTC() }, -1)
 		case <-done:
 			done = nil
 		case <-timer.C:
 		}
 
+		// Handling an event can take time, so renew trust after each event.
 		timer.Reset(j.renew())
 	}
 }
 
-// event notes what has happened to the program.
+// event handles an event of the guard.
 func (j *job) event(e guard.Event) {
 	switch e.Kind {
 	case guard.Started:
@@ -122,6 +129,8 @@ func (j *job) event(e guard.Event) {
 	case guard.Exited:
 		status := syscall.WaitStatus(e.Value)
 		j.status = &status
+
+		// If the hold was lost first, the loss is the result.
 		if err := j.held.err(); err != nil {
 			j.lose(err)
 		}
@@ -133,8 +142,8 @@ func (j *job) event(e guard.Event) {
 	}
 }
 
-// suspended goes on from the moment at which the program was stopped. A program that wants to read
-// from the terminal gets it. If it was stopped from the terminal, so is zkr, for the shell to see.
+// suspended handles a stop of the program. If the program wants to read from the terminal, it gets
+// the terminal. If the user stopped it from the terminal, zkr stops too, so that the shell notices.
 func (j *job) suspended(by syscall.Signal) {
 	switch by {
 	case syscall.SIGTTIN, syscall.SIGTTOU:
@@ -144,16 +153,14 @@ func (j *job) suspended(by syscall.Signal) {
 		}
 	case syscall.SIGTSTP:
 	default:
-		return // by a process, which continues it
+		return // whoever stopped the program continues it
 	}
 
 	if j.terminal.file == nil {
-		return // no shell would continue zkr
+		return // without a terminal no shell would continue zkr
 	}
-	if j.terminal.closed() { // nor here: its shell has ended, and SIGHUP comes or has come
-		j.process.Signal(syscall.SIGCONT)
-		return
-	}
+
+	// Stop with the terminal as the shell expects it, and lend it again afterwards.
 	lent := j.terminal.lent
 	j.terminal.takeBack()
 	suspend()
@@ -163,42 +170,45 @@ func (j *job) suspended(by syscall.Signal) {
 	j.process.Signal(syscall.SIGCONT)
 }
 
-// renew tells the guard until when there is trust, and returns when to do so again.
+// renew sends the guard the end of trust, and returns when to do that again.
 func (j *job) renew() time.Duration {
 	timeout := j.session.Timeout()
 	if err := j.held.err(); err != nil && j.status == nil {
 		j.lose(err)
 	}
+
 	if j.lost == nil {
 		j.process.Trust(j.killAt())
 	}
 
-	// The guard should have been in time.
+	// The guard should have killed the program by now.
 	last := time.Until(j.session.Deadline().Add(-timeout / abandonShare))
 	if last <= 0 {
 		if j.status == nil {
 			j.lose(errDoubted)
 		}
+
 		j.process.Abandon()
 		return timeout / renewShare
 	}
 	return min(last, timeout/renewShare)
 }
 
-// lose ends the program for good. Another client may have what was held at this very moment, unless
-// the guard is ahead of that.
+// lose ends the program for good. If the hold is lost, another client can have it at this moment,
+// so the program is killed at once.
 func (j *job) lose(err error) {
 	if j.lost != nil {
 		return
 	}
 	j.lost = err
 	if j.held.err() != nil {
+		// The guard can be stopped, so kill it too if it doesn't act.
 		j.process.Kill()
 		time.AfterFunc(j.session.Timeout()/abandonShare, j.process.Abandon)
 	}
 }
 
-// outcome returns what the program has come to.
+// outcome returns the result of the program as an error.
 func (j *job) outcome(p program) error {
 	switch {
 	case j.lost != nil:
@@ -218,6 +228,3 @@ func (j *job) outcome(p program) error {
 	}
 	return nil
 }
-
-// canRun returns an error if commands could not be ended here.
-func canRun() error { return guard.Usable() }

@@ -35,6 +35,7 @@ func newSemaphoreCommand(a *app) *cobra.Command {
 		})
 	resize := a.verb("resize PATH N", "Change how many permits a semaphore has; what is held is not taken away",
 		func(ctx context.Context, c *protocol.Client, args []string) error {
+			// Resize replaces this size.
 			return semaphore.New(c, args[0], 1).Resize(ctx, number(args[1]))
 		})
 	cmd.AddCommand(show, resize)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,13 +28,7 @@ type devServer struct {
 // serve starts zkr server and waits until it is ready.
 func serve(t *testing.T, args ...string) *devServer {
 	t.Helper()
-	return serveCommand(t, zkr(t, "", append([]string{"server"}, args...)...))
-}
-
-// serveCommand is serve for a command line.
-func serveCommand(t *testing.T, cmd *exec.Cmd) *devServer {
-	t.Helper()
-	s := &devServer{cmd: cmd}
+	s := &devServer{cmd: zkr(t, "", append([]string{"server"}, args...)...)}
 	s.cmd.Stderr = &s.stderr
 	out, err := s.cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -127,13 +120,13 @@ func TestServerRefusesWhatItCannotServe(t *testing.T) {
 	require.Equal(t, exitFailed, r.status)
 	require.Contains(t, r.stderr, "another server uses this directory")
 
+	// Damaged data is refused, and the message says what to do.
 	require.Zero(t, s.end(t, syscall.SIGTERM))
-	files, err := filepath.Glob(filepath.Join(dir, "snapshot-*"))
-	require.NoError(t, err)
-	require.NoError(t, os.Truncate(files[0], 40))
+	data := filepath.Join(dir, "data")
+	require.NoError(t, os.Truncate(data, 40))
 	r = runZkr(t, "", "server", "--listen", "127.0.0.1:0", "--data", dir, "--quiet")
 	require.Equal(t, exitFailed, r.status)
-	require.Regexp(t, `\Azkr: embedded: `+files[0]+` is damaged: [^\n]+: restore the directory, or remove it[^\n]+\n\z`, r.stderr)
+	require.Regexp(t, `\Azkr: embedded: `+data+` is damaged: [^\n]+: restore the directory, or remove it[^\n]+\n\z`, r.stderr)
 }
 
 func TestServerKeepsItsData(t *testing.T) {
@@ -144,6 +137,7 @@ func TestServerKeepsItsData(t *testing.T) {
 	require.NoError(t, err)
 	session := c.SessionID()
 
+	// However the server ends, its data and sessions are there again.
 	for version, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGINT} {
 		want := s.end(t, sig) // the status
 		require.Equal(t, sig == syscall.SIGKILL, want == -1)
@@ -171,6 +165,7 @@ func TestServerWithoutDataTellsClientsThatTheirSessionHasExpired(t *testing.T) {
 	}
 	session := c.SessionID()
 
+	// Without data, the new server doesn't know the session.
 	s.end(t, syscall.SIGKILL)
 	serve(t, "--listen", s.address)
 	retry(t, func() error {
@@ -184,44 +179,6 @@ func TestServerWithoutDataTellsClientsThatTheirSessionHasExpired(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	require.Contains(t, c.states, zk.StateExpired)
-}
-
-// Connections that take all descriptors do not end a server that has to replace its log. They come just
-// before that, because the server closes those that say nothing for ten seconds.
-func TestServerOutlivesManyConnections(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs a small limit of descriptors")
-	}
-	dir := t.TempDir()
-	cmd := zkr(t, "", "server", "--listen", "127.0.0.1:0", "--data", dir)
-	cmd.Args = append([]string{"sh", "-c", `ulimit -n 60; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
-	cmd.Path = "/bin/sh"
-	s := serveCommand(t, cmd)
-	c := dialServer(t, s.address)
-	_, err := c.Create("/a", nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	write := func(from, to int32) {
-		for i := from; i < to; i++ {
-			_, err := c.Set("/a", make([]byte, 1_000_000), i)
-			require.NoError(t, err, "%s", &s.stderr)
-		}
-	}
-	write(0, 66)   // a log has 67 MB
-	for range 80 { // the last ones wait to be accepted
-		idle, err := net.DialTimeout("tcp", s.address, time.Second)
-		if err != nil {
-			break
-		}
-		defer idle.Close()
-	}
-	write(66, 69)
-	require.Equal(t, -1, s.end(t, syscall.SIGKILL))
-	require.Contains(t, s.stderr.String(), "too many open files")
-
-	c = dialServer(t, serve(t, "--listen", "127.0.0.1:0", "--data", dir).address)
-	_, stat, err := c.Get("/a")
-	require.NoError(t, err)
-	require.EqualValues(t, 69, stat.Version)
 }
 
 func TestServerSaysWhoCanReachItAndWhatItFinds(t *testing.T) {

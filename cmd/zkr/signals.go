@@ -7,18 +7,19 @@ import (
 	"fmt"
 	"os"
 	ossignal "os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// forwarded are the signals that a command gets that zkr gets. Those that are ignored from the
-// start, as under nohup, stay ignored in both.
+// forwarded are the signals that zkr forwards to its command. Signals that are ignored from the
+// start (as under nohup) stay ignored in both.
 var forwarded = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP,
 }
 
-// signals are those that zkr gets. While it waits they end the wait, and then they are forwarded.
+// signals receives the signals of zkr. A signal ends a wait. While a command runs, it is forwarded.
 type signals chan os.Signal
 
 func listen() signals {
@@ -32,21 +33,21 @@ func listen() signals {
 	return s
 }
 
-// raiseInterrupt ends zkr by SIGINT, unless that is ignored or blocked since the start.
+// raiseInterrupt ends zkr by SIGINT, unless SIGINT was ignored or blocked from the start.
 func raiseInterrupt() {
 	if ossignal.Ignored(os.Interrupt) {
 		return
 	}
+
 	ossignal.Reset(os.Interrupt)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT) // a process may always signal itself
 
-	// Another thread may get the signal, later than this one goes on. It ends the sleep with the
-	// process. Nothing tells that the signal is blocked, so the sleep has an end.
+	// Another thread can get the signal, and this thread goes on until the process has ended. The
+	// sleep is limited because the signal can be blocked.
 	time.Sleep(10 * time.Second)
 }
 
-// outlivePipes makes a write to a pipe that nobody reads an error, and not the end of zkr. Commands
-// that are run do not inherit that.
+// outlivePipes turns SIGPIPE into an error of the write. Commands that zkr runs don't inherit that.
 func outlivePipes() { ossignal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 func (s signals) stop() { ossignal.Stop(s) }
@@ -56,42 +57,37 @@ func ends(s os.Signal) bool {
 	return s == syscall.SIGHUP || s == syscall.SIGINT || s == syscall.SIGQUIT || s == syscall.SIGTERM
 }
 
-// endedBy returns the error of a zkr that a signal has ended.
+// endedBy returns the error for a zkr that a signal ended.
 func endedBy(s os.Signal) error {
 	return &exitError{exitSignal + int(s.(syscall.Signal)), fmt.Errorf("ended by a signal: %v", s), s}
 }
 
-// ending returns a context that a signal ends. Call end when the wait is over: it returns the
-// signal, if there was one.
+// ending returns a context that a signal ends. The caller must call end after the wait: it returns
+// an error if a signal ended the wait.
 func (s signals) ending(ctx context.Context) (_ context.Context, end func() error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop, stopped := make(chan struct{}), make(chan error, 1)
-
-	go func() {
+	var interrupted error
+	var listening sync.WaitGroup
+	listening.Go(func() {
 		for {
 			select {
 			case got := <-s:
 				if ends(got) {
-					err := endedBy(got)
-					cancel(err)
-					stopped <- err
+					interrupted = endedBy(got)
+					cancel(interrupted)
 					return
-				}
-				if got == syscall.SIGTSTP {
+				} else if got == syscall.SIGTSTP { // Ctrl-Z stops a wait like any other program
 					suspend()
 				}
-
-			case <-stop:
-				stopped <- nil
+			case <-ctx.Done():
 				return
 			}
 		}
-	}()
+	})
 
 	return ctx, func() error {
-		close(stop)
-		err := <-stopped
 		cancel(nil)
-		return err
+		listening.Wait()
+		return interrupted
 	}
 }

@@ -10,34 +10,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
-
-// openPTY returns both ends of a terminal.
-func openPTY(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { master.Close() })
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	require.NoError(t, err)
-	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
-	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	require.NoError(t, err)
-	return master, slave
-}
 
 // startOnTerminal starts a zkr whose terminal is the returned one. What the command prints on file
 // descriptor 3 are its lines.
 func startOnTerminal(t *testing.T, s *recipestest.Server, script string) (*process, *os.File) {
 	t.Helper()
-	master, slave := openPTY(t)
+	return startWithTerminal(t, zkr(t, s.ConnectString(), "lock", s.Root(t)+"/lock", "--", "sh", "-c", script))
+}
+
+// startWithTerminal starts a command whose standard input is a terminal.
+func startWithTerminal(t *testing.T, cmd *exec.Cmd) (*process, *os.File) {
+	t.Helper()
+	master, slave, err := pty.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { master.Close() })
 	defer slave.Close()
-	cmd := zkr(t, s.ConnectString(), "lock", s.Root(t)+"/lock", "--", "sh", "-c", script)
 	cmd.Stdin = slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	return start(t, cmd), master

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -19,26 +20,27 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// printable returns text that a terminal shows as it is: see [plain.Text].
+// printable returns text in a form that a terminal only shows: see [plain.Text].
 func printable(text string) string { return plain.Text(text) }
 
-// harmless returns a line with each unprintable character escaped as in Go.
+// harmless returns a line with unprintable characters escaped.
 func harmless(line string) string { return plain.Line(line) }
 
-// encodeJSON returns v in one line of JSON that a terminal shows as it is.
+// encodeJSON returns v as one line of JSON that a terminal only shows.
 func encodeJSON(v any) ([]byte, error) {
 	encoded, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
 
-	// What is not ASCII stands in strings.
+	// Characters beyond ASCII only occur in strings, so escapes are safe.
 	var b bytes.Buffer
 	for _, r := range string(encoded) {
 		if !plain.Unprintable(r) {
 			b.WriteRune(r)
 			continue
 		}
+
 		for _, unit := range utf16.Encode([]rune{r}) {
 			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
@@ -48,7 +50,7 @@ func encodeJSON(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// content is data in JSON: as text, or in base64 if they are none. It is for embedding.
+// content is data in JSON: text, or base64 if the data isn't text. It is embedded in other types.
 type content struct {
 	Data   *string `json:"data,omitempty"`
 	Base64 []byte  `json:"data_base64,omitempty"`
@@ -61,5 +63,21 @@ func contentOf(data []byte) content {
 	return content{Base64: data}
 }
 
-// sessionID is how session IDs are written: see [plain.Session].
+// sessionID returns a session ID as the servers write it: see [plain.Session].
 func sessionID(id int64) string { return plain.Session(id) }
+
+// moment returns a time as text, or a hyphen if the servers hide it.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+// plural returns a number with its noun.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

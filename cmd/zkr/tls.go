@@ -12,43 +12,42 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// tlsFlags is what the TLS flags give. A file or a name turns TLS on.
-type tlsFlags struct {
-	on                  bool
-	ca, cert, key, name string
-}
-
-// tlsFiles returns what the flags or the environment say, and a dialer for that, or nil if TLS is
-// not wanted. The files are read again when they change, as a command may run for long.
+// tlsFiles returns the files from the flags or the environment, and a dialer (nil without TLS). The
+// dialer reads the files again when they change, because a command can run for long.
 func (a *app) tlsFiles() (files protocol.TLSFiles, dial zk.Dialer, err error) {
 	files = protocol.TLSFiles{
-		CA: cmp.Or(a.tls.ca, a.getenv("ZKR_TLS_CA")), Certificate: cmp.Or(a.tls.cert, a.getenv("ZKR_TLS_CERT")),
-		Key: cmp.Or(a.tls.key, a.getenv("ZKR_TLS_KEY")), ServerName: cmp.Or(a.tls.name, a.getenv("ZKR_TLS_SERVER_NAME")),
+		CA: cmp.Or(a.tls.CA, a.getenv("ZKR_TLS_CA")), Certificate: cmp.Or(a.tls.Certificate, a.getenv("ZKR_TLS_CERT")),
+		Key: cmp.Or(a.tls.Key, a.getenv("ZKR_TLS_KEY")), ServerName: cmp.Or(a.tls.ServerName, a.getenv("ZKR_TLS_SERVER_NAME")),
 	}
+
 	switch {
-	case !a.tls.on && files == protocol.TLSFiles{}:
+	case !a.tlsOn && files == protocol.TLSFiles{}:
 		return files, nil, nil
 	case (files.Certificate == "") != (files.Key == ""):
 		return files, nil, usagef("--tls-cert and --tls-key: give both or none")
 	}
+
 	if dial, err = files.Dialer(); err != nil {
 		err = usagef("--tls-ca, --tls-cert or --tls-key: %w", err)
 	}
 	return files, dial, err
 }
 
-// badCertificate returns an error if a server has a certificate that is not to be trusted.
+// badCertificate returns an error if the certificate of a server can't be trusted.
 func (a *app) badCertificate(servers string) error {
 	_, dial, err := a.tlsFiles()
 	if dial == nil || err != nil {
 		return nil
 	}
+
+	// One handshake with each server is enough to find a bad certificate.
 	hosts, _, _ := strings.Cut(servers, "/")
 	for address := range strings.SplitSeq(hosts, ",") {
 		conn, err := dial("tcp", address, connectLimit)
 		if err == nil {
 			conn.Close()
 		}
+
 		if bad := new(tls.CertificateVerificationError); errors.As(err, &bad) {
 			return fmt.Errorf("%s: %w", address, bad)
 		}

@@ -69,7 +69,7 @@ func TestTLSFiles(t *testing.T) {
 	assert.Equal(t, "a", r.stdout)
 	assert.Contains(t, r.stderr, "warning: the servers take no identity from the certificate", "this one knows no x509")
 
-	// Names and the environment do as well, and a certificate for another host is found out at once.
+	// Names and the environment do as well. A certificate for another host is found out at once.
 	env := map[string]string{"ZKR_SERVERS": s.ConnectString(), "ZKR_TLS_CA": certificate, "ZKR_TLS_CERT": certificate, "ZKR_TLS_KEY": key}
 	for _, c := range []struct {
 		name   string
@@ -84,7 +84,7 @@ func TestTLSFiles(t *testing.T) {
 		assert.Less(t, time.Since(began), time.Minute)
 	}
 
-	// A client that is not trusted, or does not trust, is told what is the matter.
+	// A client that is not trusted (or does not trust) gets an error.
 	for name, args := range map[string][]string{
 		"no certificate": files[:2],
 		"another CA":     {"--tls", "--tls-cert", certificate, "--tls-key", key},
@@ -97,6 +97,7 @@ func TestTLSFiles(t *testing.T) {
 		})
 	}
 
+	// Bad files are bad usage, and the message names the flag.
 	for name, args := range map[string][]string{
 		"no CA":       {"--tls-ca", key},
 		"no file":     {"--tls-ca", "/nowhere"},

@@ -19,7 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// showing is what the flags of ui say.
+// showing has the flags of ui and exporter.
 type showing struct {
 	ui.Config
 	listen     string
@@ -43,14 +43,18 @@ func (a *app) pageCommand(cmd *cobra.Command, listen string, exporter bool) *cob
 		if len(args) > 0 {
 			sh.Path = args[0]
 		}
+
 		sh.access.Token = cmp.Or(sh.access.Token, a.getenv("ZKR_UI_TOKEN"))
 		if err := sh.check(); err != nil {
 			return err
 		}
-		// What acts, or sees more than others may, is not for all users of this machine.
+
+		// A page that can act, or shows more than others may see, is not for all users of this
+		// machine.
 		if sh.access.Token == "" && (sh.allowBreak || a.hasCredentials()) {
 			sh.access.Token, sh.madeToken = rand.Text(), true
 		}
+
 		return a.show(cmd.Context(), sh)
 	}
 
@@ -61,6 +65,7 @@ func (a *app) pageCommand(cmd *cobra.Command, listen string, exporter bool) *cob
 	if !exporter {
 		flags.BoolVar(&sh.allowBreak, "allow-break", false, "let the page break and revoke")
 	}
+
 	flags.DurationVar(&sh.Interval, "interval", 250*time.Millisecond, "time between two looks, at least")
 	flags.DurationVar(&sh.Idle, "idle", 5*time.Second, "likewise while no browser looks, for the timeline; 0 is never")
 	flags.IntVar(&sh.Rate, "rate", 1000, "how many requests a second looks may cost on average")
@@ -69,11 +74,12 @@ func (a *app) pageCommand(cmd *cobra.Command, listen string, exporter bool) *cob
 	return cmd
 }
 
-// check checks the flags, without I/O.
+// check validates the flags. It does no I/O.
 func (sh showing) check() error {
 	if err := checkListen(sh.listen); err != nil {
 		return err
 	}
+
 	switch {
 	case sh.access.Token != "" && len(sh.access.Token) < ui.MinToken:
 		return usagef("--token: must have at least %d characters, such as those of: openssl rand -hex 16", ui.MinToken)
@@ -83,10 +89,8 @@ func (sh showing) check() error {
 		return usagef("--interval %v: must be at least 50ms", sh.Interval)
 	case sh.Idle < 0 || sh.Idle > 0 && sh.Idle < sh.Interval:
 		return usagef("--idle %v: must be 0, or at least --interval", sh.Idle)
-	case sh.Rate < 1:
-		return usagef("--rate %d: must be at least 1", sh.Rate)
-	case sh.Limit < 1 || sh.Nodes < 1:
-		return usagef("--limit %d and --nodes %d: must be at least 1", sh.Limit, sh.Nodes)
+	case sh.Rate < 1 || sh.Limit < 1 || sh.Nodes < 1:
+		return usagef("--rate %d, --limit %d and --nodes %d: must be at least 1", sh.Rate, sh.Limit, sh.Nodes)
 	}
 	return nil
 }
@@ -96,12 +100,14 @@ func (a *app) show(ctx context.Context, sh showing) error {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
 	outlivePipes()
+
 	listener, err := net.Listen("tcp", sh.listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
 
+	// The client needs its listener before the hub exists.
 	var hub atomic.Pointer[ui.Hub]
 	client, err := a.connect(ctx, protocol.WithStateListener(func(s protocol.State) {
 		if h := hub.Load(); h != nil {
@@ -114,7 +120,7 @@ func (a *app) show(ctx context.Context, sh showing) error {
 	defer client.Close()
 
 	sh.Client = client
-	sh.Servers, _ = a.connectString() // to which the client is connected
+	sh.Servers, _ = a.connectString() // can't fail: the client is connected
 	if sh.allowBreak {
 		sh.Break = func(ctx context.Context, d ui.Deed) error {
 			err := breakFor(ctx, client, d)
@@ -122,47 +128,54 @@ func (a *app) show(ctx context.Context, sh showing) error {
 			return err
 		}
 	}
+
 	h := ui.NewHub(sh.Config)
 	hub.Store(h)
 
+	// Deferred calls run in reverse order: cancel, then wait.
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { h.Run(ctx) })
 
+	// Browsers can use the name of this machine.
 	if name, err := os.Hostname(); err == nil {
 		sh.access.Hosts = append(sh.access.Hosts, name)
 	}
+
 	server := &http.Server{
 		Handler:           h.Handler(sh.access),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
-	running.Go(func() {
-		<-ctx.Done()
-		server.Close() //nolint:errcheck // the process ends
-	})
+
+	defer context.AfterFunc(ctx, func() { server.Close() })() // the process ends
+
 	url := "http://" + listener.Addr().String() + "/"
 	if sh.Exporter {
 		url += "metrics"
 	}
+
 	if sh.madeToken {
 		url += "?token=" + sh.access.Token
 	}
+
 	if err := a.print(url, map[string]string{"url": url}); err != nil {
 		return err
 	}
+
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
 }
 
-// breakFor does what a browser has asked for, if the contender is still the one that it means.
+// breakFor does a deed for a browser, if the contender is still the same.
 func breakFor(ctx context.Context, client *protocol.Client, d ui.Deed) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+
 	p, c, err := find(ctx, client, d.Path, d.Node)
 	switch {
 	case err != nil:

@@ -64,6 +64,7 @@ func TestPageShowsWhatTheServerHas(t *testing.T) {
 		assert.Contains(t, opened, `\x1b[2J`)
 		assert.Contains(t, opened, `\u202eodd`)
 
+		// Changes come without a reload.
 		_, err = queue.New(client(t, s), root+"/queue").Offer(t.Context(), []byte("y"))
 		require.NoError(t, err)
 		p.await(`%s.querySelector(".state .big").textContent === "2"`, row(root+"/queue"))
@@ -88,7 +89,8 @@ func TestPageShowsAHandOver(t *testing.T) {
 		p.await(`%s === "second.example"`, who)
 		p.await(`document.querySelector("#timeline [data-kind='handed over']")?.innerText.includes("first.example → second.example")`)
 
-		// It has had to wait, so its release would be announced, and its end without one is a loss.
+		// The contender has had to wait, so its release would be announced. Its end without a
+		// release is a loss.
 		l := suite.Wait(t, second)
 		require.NoError(t, lock.New(client(t, s), path).Break(t.Context(), l.Node()))
 		p.await(`document.querySelector("#timeline [data-kind=ended]")?.innerText.includes("second.example")`)
@@ -137,6 +139,7 @@ func TestPageTouchesOnlyWhatHasChanged(t *testing.T) {
 		}
 	}).observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true}))`)
 
+	// A contender comes and another goes, in one of a thousand rows.
 	changed := fmt.Sprintf("%s/%04d", root, 500)
 	ctx, cancel := context.WithTimeout(t.Context(), browsing)
 	defer cancel()
@@ -169,6 +172,7 @@ func TestPageSaysThatNoServerAnswers(t *testing.T) {
 	p.live()
 	assert.True(t, eval[bool](p, `document.getElementById("banner").hidden`))
 
+	// The server is gone: the page says since when, and keeps what it knew.
 	require.NoError(t, server.Close())
 	p.await(`document.body.dataset.state === "stale"`)
 	assert.Regexp(t, `^No ZooKeeper server answers since \d\d:\d\d:\d\d \(\d+s\)\. What is shown is what was known then\.$`,
@@ -180,6 +184,7 @@ func TestPageSaysThatNoServerAnswers(t *testing.T) {
 	p.do(chromedp.Reload())
 	p.await(`document.body.dataset.state === "stale"`)
 
+	// The server is back, and so is the page.
 	again, err := embedded.Start(embedded.Config{Address: address})
 	require.NoError(t, err)
 	t.Cleanup(func() { again.Close() })
@@ -207,21 +212,23 @@ func TestPageLeavesASilentConnection(t *testing.T) {
 	p := openTab(t, "http://"+listener.Addr().String())
 	p.live()
 
+	// The browser sees no end of its connection, only silence.
 	all.silence()
 	_, err = lock.New(client(t, s), root+"/lock").Lock(t.Context())
 	require.NoError(t, err)
 	p.await(`%s`, row(root+"/lock"))
 }
 
-// The ensemble is named, a link opens a row, lines with waiters come first if asked for, and a tab that
-// nobody sees has no connection.
+// The page names the ensemble. A link opens a row. Lines with waiters come first if asked for. A
+// tab that is out of sight has no connection.
 func TestPageOrdersLinksAndLetsGo(t *testing.T) {
 	s := recipestest.Start(t)
 	root := s.Root(t)
 	plant(t, s, root, 3)
 	busy := root + "/0002"
 	ctx, cancel := context.WithCancel(t.Context())
-	waiter := suite.Later(func() error { _, err := lock.New(client(t, s), busy).Lock(ctx); return err })
+	c := client(t, s)
+	waiter := suite.Later(func() error { _, err := lock.New(c, busy).Lock(ctx); return err })
 	p := openTab(t, page(t, s.ConnectString(), root)+"#"+url.PathEscape(busy))
 	p.live()
 	p.await(`%[1]s.querySelector(".waiting") && !%[1]s.querySelector(".body").hidden`, row(busy))
@@ -232,6 +239,7 @@ func TestPageOrdersLinksAndLetsGo(t *testing.T) {
 		p.await(`document.querySelector("article").dataset.path === %q`, order.first)
 	}
 
+	// A page that is out of sight ends its stream, and begins again in sight.
 	const seen = `(window.unseen = %v, Object.defineProperty(document, "hidden", {get: () => unseen, configurable: true}),
 		document.dispatchEvent(new Event("visibilitychange")))`
 	eval[any](p, `void (EventSource.prototype.end = EventSource.prototype.close)`)
@@ -264,6 +272,7 @@ func TestPageShowsNamesAsText(t *testing.T) {
 
 	p := openTab(t, page(t, s.ConnectString(), root))
 	p.live()
+	// All of it must show as text, and run nothing.
 	eval[any](p, `document.querySelector("article .head").click()`)
 	text := eval[string](p, `document.querySelector("article").innerText`)
 	assert.Contains(t, text, evil+`\u202e`)
@@ -287,6 +296,7 @@ func TestPageCanBeUsedByKeyboard(t *testing.T) {
 	p.live()
 	const focused = `document.activeElement.closest("article")?.dataset.path`
 
+	// Rows can be reached, opened and closed.
 	p.press(kb.ArrowDown)
 	p.await(`%s === %q`, focused, root+"/0000")
 	p.press("j")
@@ -305,6 +315,7 @@ func TestPageCanBeUsedByKeyboard(t *testing.T) {
 	p.press(kb.Escape)
 	p.await(`%s.querySelector(".body").hidden`, row(root+"/0000"))
 
+	// The filter can be used and left.
 	p.shortcut("/")
 	p.press("h17")
 	p.await(`[...document.querySelectorAll("article:not([hidden])")].map(a => a.dataset.path).join() === %q`, root+"/0017")
@@ -318,6 +329,7 @@ func TestPageCanBeUsedByKeyboard(t *testing.T) {
 	p.press(kb.Escape)
 	p.await(`!document.getElementById("help").open`)
 
+	// The choice of colours outlasts a reload.
 	const ground = `getComputedStyle(document.body).backgroundColor`
 	before := eval[string](p, ground)
 	p.press("d")
@@ -334,6 +346,7 @@ func TestPageBreaksOnlyIfAllowed(t *testing.T) {
 		lease, err := lock.New(client(t, s), path).Lock(t.Context())
 		require.NoError(t, err)
 
+		// Without --allow-break there is no button, and no request is accepted.
 		p := openTab(t, page(t, s.ConnectString(), path))
 		p.live()
 		eval[any](p, `%s.querySelector(".head").click()`, row(path))
@@ -347,12 +360,14 @@ func TestPageBreaksOnlyIfAllowed(t *testing.T) {
 			p.await(`[...document.querySelectorAll("button")].some(b => b.offsetParent && b.textContent === %q)`, button)
 			eval[any](p, `[...document.querySelectorAll("button")].find(b => b.offsetParent && b.textContent === %q).click()`, button)
 		}
+		// A question that isn't confirmed changes nothing.
 		press("break…")
 		p.await(`document.getElementById("confirm").open && document.getElementById("confirm").innerText.includes(%q)`, lease.Node())
 		press("Leave it")
 		p.await(`!document.getElementById("confirm").open`)
 		require.NoError(t, lease.Err())
 
+		// A revocation leaves the lock held.
 		revoked := lease.Revoked()
 		press("revoke…")
 		press("revoke")
@@ -360,6 +375,7 @@ func TestPageBreaksOnlyIfAllowed(t *testing.T) {
 		p.await(`!document.getElementById("confirm").open`)
 		require.NoError(t, lease.Err())
 
+		// A break has a reason, which the timeline shows.
 		press("break…")
 		p.await(`document.getElementById("confirm").open`)
 		eval[any](p, `document.getElementById("confirm-reason").value = "host is dead"`)
@@ -377,6 +393,7 @@ func TestPageSparesTheNextMemberOfAName(t *testing.T) {
 	require.NoError(t, err)
 	look, err := survey.Look(t.Context(), c, path, survey.Limits{})
 	require.NoError(t, err)
+	// The page shows an earlier member of that name, so the present member must stay.
 	d := ui.Deed{Verb: "break", Path: path, Node: "me", Since: look.Contenders[0].Since.Add(-time.Second)}
 	require.ErrorIs(t, breakFor(t.Context(), c, d), ui.ErrGone)
 	d.Node = "other"
@@ -421,6 +438,7 @@ func TestPageAsksForTheTokenOnce(t *testing.T) {
 	p := openTab(t, page(t, s.ConnectString(), root, "--token", token))
 	p.await(`document.querySelector("input[type=password]") === document.activeElement`)
 	assert.NotContains(t, eval[string](p, `document.body.innerText`), root)
+	// A wrong token leads back to the question.
 	p.press("wrong" + kb.Enter)
 	p.await(`location.pathname === "/login" && document.readyState === "complete" &&
 		document.querySelector("input[type=password]") === document.activeElement`)
@@ -463,7 +481,7 @@ func TestWhatActsOrHasCredentialsNeedsAToken(t *testing.T) {
 	}
 	require.NoError(t, lease.Err())
 
-	// What everybody may see is served to everybody on this machine.
+	// Metrics that need no credential are served to each user of this machine.
 	out := beginIn(t, t.Context(), s.ConnectString(), "exporter", path, "--listen", "127.0.0.1:0")
 	out.output.await(t, `http://\S+/metrics\n`)
 	url := strings.TrimSpace(out.output.String())

@@ -18,12 +18,10 @@ func newValueCommand(a *app) *cobra.Command {
 	var raw bool
 	get := a.valueVerb("get PATH", "Print a value", func(ctx context.Context, v *value.Value, _ []string) error {
 		state, err := v.Get(ctx)
-		if errors.Is(err, value.ErrUnset) {
-			err = &exitError{status: exitBusy, err: err}
-		}
 		if err != nil {
 			return err
 		}
+
 		return a.printState(state, raw)
 	})
 	addRaw(get, &raw)
@@ -49,10 +47,13 @@ func (a *app) watchValue(ctx context.Context, v *value.Value, _ []string) error 
 		if a.json {
 			return a.printState(state, false)
 		}
+
+		// An unset value is an empty line.
 		text := ""
 		if !state.Unset() {
 			text = printable(string(state.Data))
 		}
+
 		_, err := fmt.Fprintln(a.stdout, text)
 		return err
 	})
@@ -69,10 +70,12 @@ func (a *app) setValue(ctx context.Context, v *value.Value, args []string) (err 
 	return err
 }
 
-// updateValue has a command make the new value, as often as another client is faster.
+// updateValue lets a command compute the new value, and repeats that if another client is faster.
 func (a *app) updateValue(ctx context.Context, v *value.Value, args []string) error {
 	_, err := v.Update(ctx, func(old value.State) ([]byte, error) {
 		var data bytes.Buffer
+
+		// The command can run again, so it gets the old value each time.
 		cmd := exec.CommandContext(ctx, args[1], args[2:]...)
 		cmd.Env = a.environment(held{path: args[0], token: old.Token})
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(old.Data), &data, a.stderr
@@ -86,10 +89,11 @@ func (a *app) updateValue(ctx context.Context, v *value.Value, args []string) er
 		case err != nil && ctx.Err() == nil:
 			err = &exitError{status: exitCannotRun, err: err}
 		}
+
 		return data.Bytes(), err
 	})
 	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.err == nil {
-		return exit // of which nothing is said
+		return exit // the command has printed its own error
 	}
 	return err
 }
@@ -98,6 +102,7 @@ func (a *app) printState(s value.State, raw bool) error {
 	if !a.json {
 		return a.printElement(element{data: s.Data}, raw, "")
 	}
+
 	line := struct {
 		Unset    bool       `json:"unset,omitempty"`
 		Token    int64      `json:"token,omitempty"`

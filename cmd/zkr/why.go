@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/doctor"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
@@ -36,52 +34,21 @@ func newWhyCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// memberLimit is how long one server is waited for without --wait: others may do.
-const memberLimit = 3 * time.Second
-
-// findClients asks the servers which contenders are connected.
-func (a *app) findClients(ctx context.Context, c *protocol.Client, places ...*survey.Place) error {
-	cfg, err := a.examination()
-	if cfg.Limit = cmp.Or(a.wait, memberLimit); err == nil {
-		doctor.FindClients(ctx, c, cfg, places)
-	}
-	return err
-}
-
-// alive says whether a contender's client is alive, and when its node goes if it is not.
-func alive(c *survey.Client) string {
-	var text string
-	switch {
-	case c.Unknown != "":
-		return "whether it is alive is unknown: " + harmless(c.Unknown)
-	case c.Address == "":
-		text = "no server has a connection of it"
-	case c.Heard.IsZero():
-		text = "connected from " + c.Address
-	default:
-		text = fmt.Sprintf("heard %v ago from %s", time.Since(c.Heard).Round(100*time.Millisecond), c.Address)
-	}
-	if c.Ends.IsZero() {
-		return text
-	}
-	return text + "; without a word it goes by " + moment(c.Ends)
-}
-
-// explain prints why those wait that wait at a place.
+// explain prints who holds a place, and for whom each waiter waits.
 func (a *app) explain(p *survey.Place) {
 	say := func(format string, args ...any) { fmt.Fprintln(a.stdout, harmless(fmt.Sprintf(format, args...))) }
-	what := "a " + string(p.Recipe)
-	if slices.Contains([]survey.Recipe{survey.Missing, survey.Empty, survey.Hidden}, p.Recipe) {
-		what = string(p.Recipe)
-	}
-	say("%s is %s: %s.", printable(p.Path), what, summary(p))
+	say("%s (%s): %s.", printable(p.Path), p.Kind(), summary(p))
+
+	// In these recipes nobody waits for a particular contender.
 	all := map[survey.Recipe]string{survey.DoubleBarrier: "the others to come", survey.Queue: "an element, or for room"}[p.Recipe]
-	inLine := make(map[string]string) // the last one, by key of a once
+	inLine := make(map[string]string) // the last contender, by key of a once
 	for _, c := range p.Contenders {
+		// Each key of a once has a line of its own.
 		key := ""
 		if p.Recipe == survey.Once {
 			key = c.Mode
 		}
+
 		ahead := cmp.Or(all, inLine[key])
 		name := fmt.Sprintf("%s (session %s, node %s)", cmp.Or(who(c), "somebody"), cmp.Or(sessionID(c.Session), "unknown"), printable(c.Node))
 		switch {
@@ -96,27 +63,34 @@ func (a *app) explain(p *survey.Place) {
 		default:
 			say("  %s %s for %s, after %v in line.", name, c.State, since(c.Held), c.Held.Sub(c.Since).Round(time.Second))
 		}
+
 		if c.Client != nil {
 			say("    Its client: %s.", alive(c.Client))
 		}
+
 		if c.Orphan != "" {
 			say("    No live contender stands behind it (%s): zkr break %s %s", c.Orphan, p.Path, c.Node)
 		}
-		if c.State == survey.Waits || ahead == "" || p.Recipe != survey.Semaphore {
-			inLine[key] = cmp.Or(who(c), c.Node)
+
+		if inLine[key] = cmp.Or(who(c), c.Node); c.State == survey.Holds && p.Recipe == survey.Semaphore {
+			inLine[key] = "a permit" // whoever gives one back
 		}
 	}
+
 	for _, note := range notes(p) {
 		say("  Note: %s.", note)
 	}
+
 	if p.Recipe == survey.Lock && p.Holders() > 0 && len(p.Contenders) > 1 {
 		c := p.Contenders[0]
-		say("  To ask for it back: zkr revoke %s %s", p.Path, c.Node)
+		if p.Use != "election" {
+			say("  To ask for it back: zkr revoke %s %s", p.Path, c.Node)
+		}
 		say("  To take it away at once: zkr break %s %s", p.Path, c.Node)
 	}
 }
 
-// since says for how long something lasts, to the second, unless the servers hide that.
+// since returns how long something has lasted (to the second), or that it's unknown.
 func since(t time.Time) string {
 	if t.IsZero() {
 		return "an unknown time"

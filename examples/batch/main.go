@@ -1,7 +1,7 @@
-// Batch is a job of three phases that four workers do together. They begin each phase at the same
-// time, do the tasks of a shared queue, and end the phase at the same time. In the second phase a
-// worker dies while it does a task, and another worker takes over. The task comes back, the others
-// don't wait for the dead worker, and the new worker finds out which phase it joins:
+// Batch is a job of three phases that four workers do together. They begin and end each phase at
+// the same time. In between they do the tasks of a shared queue. In the second phase a worker dies
+// while it does a task, and another worker takes over. The task comes back and the others don't
+// wait for the dead worker. The new worker finds out which phase it joins:
 //
 //	go run ./examples/batch
 //	go run ./examples/batch -servers zk1:2181,zk2:2181,zk3:2181

@@ -125,7 +125,7 @@ func (m machine) run(ctx context.Context) error {
 var errDied = errors.New("died")
 
 // write creates the report if there is none. A process can die after write has returned nil, and
-// before Do has recorded that. Then write runs again, with a greater token. So no token keeps the
+// before Do has recorded that. Then write runs again with a greater token. So no token keeps the
 // second report out, but the report's key does. Here the key is a node's name. In a database it is
 // a row that the transaction of the report inserts with ON CONFLICT DO NOTHING (see
 // examples/fencing).

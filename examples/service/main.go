@@ -2,8 +2,8 @@
 
 // Service is a small HTTP service with three replicas. One replica leads and writes (fenced by its
 // term), and the others redirect to it. The program starts the replicas as processes. It ends the
-// leader with SIGTERM, as a deployment does, and the next leader stops in the middle of a write.
-// The output shows which replica takes over, how soon, and what happens to that write:
+// leader with SIGTERM (as a deployment does). The next leader stops in the middle of a write. The
+// output shows which replica takes over and how soon. It also shows what happens to that write:
 //
 //	go run ./examples/service
 //	go run ./examples/service -servers zk1:2181,zk2:2181,zk3:2181
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// serve is a replica: it serves until SIGTERM, and then hands the leadership to the next one.
+// serve is a replica: it serves until SIGTERM and then hands the leadership to the next replica.
 func serve(ctx context.Context, out io.Writer, servers string, timeout time.Duration) error {
 	connecting, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()

@@ -10,14 +10,14 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/examples/internal/sandbox/sandboxtest"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 // sessionTimeout is so long that no slow replica loses its session. The one that is stopped does.
@@ -31,27 +31,25 @@ func TestMain(m *testing.M) {
 	suite.Main(m)
 }
 
+// run returns the demo with a session timeout. It must leave no process.
+func run(t *testing.T, timeout time.Duration) sandboxtest.Example {
+	return func(ctx context.Context, out io.Writer, servers string) error {
+		err := demo(ctx, out, servers, timeout)
+		ps, failed := exec.Command("ps", "-e", "-o", "args").Output()
+		assert.NoError(t, failed)
+		assert.NotContains(t, string(ps), "-servers "+servers+"/service-")
+		return err
+	}
+}
+
 func TestLateWriteOfAFormerLeaderIsRefused(t *testing.T) {
-	t.Parallel()
 	suite.SkipShort(t)
-	requireFacts(t, "")
+	sandboxtest.Run(t, "service", run(t, sessionTimeout), requireFacts)
 }
 
-func TestServiceOnAnEnsemble(t *testing.T) {
-	suite.InRealTime(t, func(t *testing.T, srv *recipestest.Server) {
-		requireFacts(t, srv.ConnectString())
-		requireNothingLeft(t, srv)
-	})
-}
-
-// requireFacts runs the demo, and checks the output for what it promises.
-func requireFacts(t *testing.T, servers string) {
+// requireFacts checks the output of the demo for what it promises.
+func requireFacts(t *testing.T, out string, _ bool) {
 	t.Helper()
-	var out strings.Builder
-	err := demo(t.Context(), &out, servers, sessionTimeout)
-	t.Log(out.String())
-	require.NoError(t, err)
-
 	facts := regexp.MustCompile(`^Three replicas, .*
 (\S+), after \S+ s, writes "hello" with token (\d+)
 
@@ -61,7 +59,7 @@ func requireFacts(t *testing.T, servers string) {
 (\S+) stops after it has looked .*
 (\S+), after (\S+) s, writes "in time" with token (\d+)
 (\S+), after \S+ s, does not write: election: /service/leader: lost: .*
-$`).FindStringSubmatch(out.String())
+$`).FindStringSubmatch(out)
 	require.NotNil(t, facts)
 	first, second, third := facts[1], facts[4], facts[7]
 	require.Equal(t, []string{first, second, second}, []string{facts[3], facts[6], facts[10]})
@@ -78,43 +76,15 @@ $`).FindStringSubmatch(out.String())
 }
 
 func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
-	for _, moment := range []string{"Three", "hello", "SIGTERM", "hello again", "stops", "in time"} {
-		t.Run(moment, func(t *testing.T) {
-			t.Parallel()
-			srv := recipestest.Start(t)
-			ctx, interrupt := context.WithCancel(t.Context())
-			defer interrupt()
-			out := writer(func(b []byte) (int, error) {
-				if strings.Contains(string(b), moment) {
-					interrupt()
-				}
-				return len(b), nil
-			})
-			err := demo(ctx, out, srv.ConnectString(), 2*time.Second)
-			if moment != "in time" { // which is written in the end
-				require.Error(t, err)
-			}
-			requireNothingLeft(t, srv)
-		})
+	check := func(t *testing.T, moment string, err error) {
+		if moment != "in time" { // which is written in the end
+			require.Error(t, err)
+		}
 	}
+	sandboxtest.Interrupt(t, "service", run(t, 2*time.Second), check, "Three", "hello", "SIGTERM", "hello again", "stops", "in time")
 }
-
-type writer func([]byte) (int, error)
-
-func (w writer) Write(b []byte) (int, error) { return w(b) }
 
 func TestDemoFailsOnABadConnectString(t *testing.T) {
 	t.Parallel()
 	require.Error(t, demo(t.Context(), io.Discard, "zk1:port", sessionTimeout))
-}
-
-// requireNothingLeft checks that no path of a demo is left, and no process.
-func requireNothingLeft(t *testing.T, srv *recipestest.Server) {
-	t.Helper()
-	for _, node := range suite.Children(t, srv.Client(t), "/") {
-		require.NotContains(t, node, "service-")
-	}
-	ps, err := exec.Command("ps", "-e", "-o", "args").Output()
-	require.NoError(t, err)
-	require.NotContains(t, string(ps), "-servers "+srv.ConnectString()+"/service-")
 }

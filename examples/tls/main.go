@@ -103,8 +103,8 @@ func show(ctx context.Context, out io.Writer) error {
 		limit time.Duration
 	}{
 		{"with a certificate", protocol.TLSFiles{CA: ours.cert, Certificate: billing.cert, Key: billing.key}, time.Minute},
-		{"without a certificate", protocol.TLSFiles{CA: ours.cert}, 2 * time.Second},
-		{"that trusts another CA", protocol.TLSFiles{CA: others.cert, Certificate: billing.cert, Key: billing.key}, 2 * time.Second},
+		{"without a certificate", protocol.TLSFiles{CA: ours.cert}, 900 * time.Millisecond},
+		{"that trusts another CA", protocol.TLSFiles{CA: others.cert, Certificate: billing.cert, Key: billing.key}, 900 * time.Millisecond},
 	} {
 		client.files.ServerName = "localhost" // by default, the host in the connect string
 		fmt.Fprintf(out, "A client %s comes.\n", client.what)

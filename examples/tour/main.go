@@ -81,8 +81,7 @@ func exclusiveLock(t *tour) {
 	t.say("\n  Every token is greater than those before. So a store can refuse a late write of worker 3.")
 }
 
-// sharedLock shows rwlock.RWMutex: readers share the lock, a writer is alone, and all wait in
-// order.
+// sharedLock shows rwlock.RWMutex: readers share the lock and a writer is alone. All wait in order.
 func sharedLock(t *tour) {
 	t.say("\n2. The shared lock: readers read together, a writer writes alone, and none starves.\n\n")
 	mutex := rwlock.New(t.guide, "/rwlock")
@@ -220,7 +219,7 @@ type tour struct {
 	out   *log.Logger
 }
 
-// run shows the chapter, and closes its clients.
+// run shows the chapter and closes its clients.
 func (t *tour) run(ctx context.Context, show func(*tour)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("timed out: is ZooKeeper running?"))
 	defer cancel()
@@ -299,7 +298,7 @@ func waits[H hold, C any](a *actor[H], line func(context.Context) ([]C, error), 
 	}
 }
 
-// lineUp has n actors come. The first one holds at once, and the others wait.
+// lineUp has n actors come. The first actor holds at once. The others wait.
 func lineUp[H hold, C any](t *tour, n int, kind string, take func(context.Context, *protocol.Client, []byte) (H, error),
 	line func(context.Context) ([]C, error), name func(C) []byte) (all []*actor[H]) {
 	for i := range n {
@@ -345,7 +344,7 @@ func (a *actor[H]) loses(operator string, delete func(ctx context.Context, node 
 	}
 }
 
-// does prints an action of the actor, and does it.
+// does prints an action of the actor and does it.
 func (a *actor[H]) does(what string, do func(H, context.Context) error) {
 	if a.sleep(a.pace); a.goesOn() {
 		a.tell(a.name, what, "")
@@ -354,7 +353,7 @@ func (a *actor[H]) does(what string, do func(H, context.Context) error) {
 	}
 }
 
-// await waits for a signal, and reports whether the chapter goes on.
+// await waits for a signal and reports whether the chapter goes on.
 func await[T any](t *tour, signal <-chan T) bool {
 	select {
 	case <-signal:
@@ -372,7 +371,7 @@ func (t *tour) say(text string) {
 	}
 }
 
-// tell prints an actor's action, the time, and a remark.
+// tell prints an actor's action, the time and a remark.
 func (t *tour) tell(who, what, more string) {
 	text := fmt.Sprintf("  %6.3f s  %-11s  %-15s  %s", time.Since(t.began).Seconds(), who, what, more)
 	t.say(strings.TrimRight(text, " "))

@@ -6,69 +6,47 @@ import (
 	"io"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/examples/internal/sandbox/sandboxtest"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
-func TestTourOfTheEmbeddedServer(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	require.NoError(t, run(t.Context(), &out, "", 5*time.Millisecond))
-	t.Log(out.String())
-	requireFacts(t, out.String(), "ZooKeeper +ends a session +that of", "session 0x\\w+ expired")
+// at returns the tour at a pace.
+func at(pace time.Duration) sandboxtest.Example {
+	return func(ctx context.Context, out io.Writer, servers string) error { return run(ctx, out, servers, pace) }
 }
 
-func TestTourOfAnEnsemble(t *testing.T) {
-	suite.InRealTime(t, func(t *testing.T, srv *recipestest.Server) {
-		var out strings.Builder
-		require.NoError(t, run(t.Context(), &out, srv.ConnectString(), 5*time.Millisecond))
-		requireFacts(t, out.String(), "an operator +(?:breaks the lock|deposes) +of", "node was deleted: \\S+")
-		requireNothingLeft(t, srv)
+func TestTourShowsWhatTheRecipesPromise(t *testing.T) {
+	sandboxtest.Run(t, "tour", at(5*time.Millisecond), func(t *testing.T, out string, ensemble bool) {
+		if ensemble {
+			requireFacts(t, out, "an operator +(?:breaks the lock|deposes) +of", "node was deleted: \\S+")
+		} else {
+			requireFacts(t, out, "ZooKeeper +ends a session +that of", "session 0x\\w+ expired")
+		}
 	})
 }
 
 func TestInterruptedTourLeavesNothingBehind(t *testing.T) {
-	for _, moment := range []string{
+	noOtherError := func(t *testing.T, _ string, err error) {
+		require.ErrorIs(t, err, context.Canceled)
+		require.EqualError(t, err, context.Canceled.Error())
+	}
+	sandboxtest.Interrupt(t, "tour", at(20*time.Millisecond), noOtherError,
 		"A tour", "The exclusive lock", "holds the lock", "waits in line", "breaks the lock", "is told to stop",
 		"reader 2", "reader 3", "downgrades", "Leader election", "candidate 3", "deposes", "resigns",
-		"a producer", "crashes", "does", "member 2", "goes in", "is ready to go", "goes out",
-	} {
-		t.Run(moment, func(t *testing.T) {
-			t.Parallel()
-			srv := recipestest.Start(t)
-			ctx, interrupt := context.WithCancel(t.Context())
-			defer interrupt()
-			out := writer(func(b []byte) (int, error) {
-				if strings.Contains(string(b), moment) {
-					interrupt()
-				}
-				return len(b), nil
-			})
-
-			err := run(ctx, out, srv.ConnectString(), 20*time.Millisecond)
-			require.ErrorIs(t, err, context.Canceled)
-			require.EqualError(t, err, context.Canceled.Error(), "no other error")
-			requireNothingLeft(t, srv)
-		})
-	}
+		"a producer", "crashes", "does", "member 2", "goes in", "is ready to go", "goes out")
 }
 
 func TestTourFailsOnABadConnectString(t *testing.T) {
 	t.Parallel()
 	require.Error(t, run(t.Context(), io.Discard, "zk1:port", time.Millisecond))
 }
-
-type writer func([]byte) (int, error)
-
-func (w writer) Write(b []byte) (int, error) { return w(b) }
 
 // requireFacts checks the output for what the recipes promise.
 func requireFacts(t *testing.T, out, strike, loss string) {
@@ -169,12 +147,4 @@ func requireOrder(t *testing.T, out string, patterns ...string) (numbers []int64
 		out = out[found[1]:]
 	}
 	return numbers
-}
-
-// requireNothingLeft checks that no path of a tour is left.
-func requireNothingLeft(t *testing.T, srv *recipestest.Server) {
-	t.Helper()
-	for _, node := range suite.Children(t, srv.Client(t), "/") {
-		require.NotContains(t, node, "tour-")
-	}
 }

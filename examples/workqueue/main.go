@@ -1,5 +1,5 @@
 // Workqueue shows three workers that share a queue of mail. One worker dies in the middle of a
-// delivery, and another worker gets that mail. One mail can't be delivered, and goes to the dead
+// delivery, and another worker gets that mail. One mail can't be delivered and goes to the dead
 // letters after three attempts. The program ends once the queue is empty:
 //
 //	go run ./examples/workqueue

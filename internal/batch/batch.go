@@ -1,4 +1,4 @@
-// Package batch serves the requests of many goroutines together, one batch at a time.
+// Package batch serves the requests of many goroutines together (one batch at a time).
 //
 // A caller hands in a request with [Batcher.Do], which blocks until the request is answered. One
 // goroutine serves the requests in order of arrival. The first request starts it, and it ends when
@@ -13,9 +13,10 @@
 //		}
 //	}
 //
-// If a request's ctx ends before the request is in a batch, it is answered at once and never sent.
-// If the request is in a batch, it gets the batch's outcome if that comes within a moment of grace.
-// Once the goroutine's host has ended, all requests that are left get the host's error.
+// If a request's ctx ends before the request is in a batch, the request is answered at once and
+// never sent. If the request is in a batch, it gets the batch's outcome if that comes within a
+// moment of grace. Once the goroutine's host has ended, all requests that are left get the host's
+// error.
 package batch
 
 import (
@@ -88,7 +89,7 @@ func New[R Requester](
 	}
 }
 
-// Do hands in a request. It blocks until the request is answered, and returns the answer's error.
+// Do hands in a request. It blocks until the request is answered and returns the answer's error.
 //
 // If ctx ends first, Do returns an error that wraps ctx's error, and the request has no effect. But
 // if the request is already in a batch, Do waits a moment ([Grace]) for the outcome. After that it
@@ -105,6 +106,7 @@ func (b *Batcher[R]) Do(ctx context.Context, r R) error {
 		return request.err
 	case <-ctx.Done():
 	}
+
 	if b.withdraw(r) {
 		return request.err
 	}
@@ -112,6 +114,7 @@ func (b *Batcher[R]) Do(ctx context.Context, r R) error {
 	// The request is in a batch, so its outcome can come in a moment.
 	timer := time.NewTimer(Grace)
 	defer timer.Stop()
+
 	select {
 	case <-request.done:
 	case <-timer.C:
@@ -126,7 +129,7 @@ func (b *Batcher[R]) add(r R) {
 	b.mu.Lock()
 	b.pending = append(b.pending, r)
 	start := !b.serving
-	b.serving = true
+	b.serving = true // also while Start runs, so that no other call starts a goroutine
 	b.mu.Unlock()
 
 	if !start {
@@ -155,6 +158,7 @@ func (b *Batcher[R]) withdraw(r R) bool {
 		return false
 	}
 
+	// The serving function may wait with a batch for this request.
 	b.end(Ended(request.ctx), r)
 	b.Wake()
 	return true
@@ -169,6 +173,7 @@ func (b *Batcher[R]) leave(r R) {
 		return
 	}
 
+	// A batch that was returned meanwhile has not sent the request.
 	err := Ended(request.ctx)
 	if request.sent {
 		err = b.abandon(r, err)
@@ -182,7 +187,9 @@ func (b *Batcher[R]) end(err error, requests ...R) {
 	for _, r := range requests {
 		b.answer(r.request(), err)
 	}
-	if 2*b.answered > len(b.pending) { // not each time, because many calls can end together
+
+	// Many calls can end together, so don't compact each time.
+	if 2*b.answered > len(b.pending) {
 		b.compact()
 	}
 }
@@ -219,6 +226,8 @@ func (b *Batcher[R]) endExpired() (ended bool) {
 func (b *Batcher[R]) handBack(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
+	// A clone, because end deletes from pending.
 	b.end(err, slices.Clone(b.pending)...)
 	b.serving = false
 }
@@ -226,8 +235,8 @@ func (b *Batcher[R]) handBack(err error) {
 var errStopped = errors.New("no longer served")
 
 // Rounds yields the pending requests (in order of arrival) again and again while there are any.
-// Once the host has ended, Rounds answers them and ends. It also answers them if the caller leaves
-// the loop early.
+// Once the host has ended, Rounds answers them and ends. If the caller leaves the loop early, it
+// answers them too.
 func (b *Batcher[R]) Rounds() iter.Seq[[]R] {
 	return func(yield func([]R) bool) {
 		for {
@@ -236,11 +245,13 @@ func (b *Batcher[R]) Rounds() iter.Seq[[]R] {
 				return
 			}
 
+			// Decide under the same lock whether this goroutine ends.
 			b.mu.Lock()
 			b.endExpired()
 			pending := slices.Clone(b.pending)
 			b.serving = len(pending) > 0
 			b.mu.Unlock()
+
 			if len(pending) == 0 {
 				return
 			}
@@ -262,7 +273,7 @@ func (b *Batcher[R]) Pending() []R {
 	return slices.Clone(b.pending)
 }
 
-// Collect returns the next batch: the pending requests, in order of arrival, up to the first
+// Collect returns the next batch: the pending requests (in order of arrival) up to the first
 // request that doesn't fit. fits takes room for a request and reports whether it got enough. If a
 // request needs something else than room, fits can pass it over with [Room.Skip]. The batcher is
 // locked while fits runs.
@@ -279,8 +290,9 @@ func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 			if room.skipped {
 				continue
 			}
-			break
+			break // a smaller request that fits must not overtake r
 		}
+
 		r.request().sent = true
 		batch = append(batch, r)
 	}
@@ -314,6 +326,23 @@ func (b *Batcher[R]) Answer(err error, requests ...R) (left []R) {
 	}
 	b.end(err, requests...)
 	return left
+}
+
+// Idle blocks until a request is pending, and returns false. If d passes first (or life ends), it
+// returns true.
+func (b *Batcher[R]) Idle(life context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for len(b.Pending()) == 0 {
+		select {
+		case <-b.woken:
+		case <-timer.C:
+			return true
+		case <-life.Done():
+			return true
+		}
+	}
+	return false
 }
 
 // Wake makes Woken ready.

@@ -20,6 +20,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
 // A job is a request of these tests.
 type job struct {
 	batch.Request
@@ -33,54 +38,34 @@ var (
 	errRefused = errors.New("host takes no more work")
 )
 
-// A host counts the goroutines that it runs.
-type host struct {
-	mu      sync.Mutex
-	running int
-	started int
-	over    bool
-	refuses bool
+// A host runs goroutines. (If one is left, a bubble fails.)
+type host struct{ over, refuses atomic.Bool }
+
+var ended atomic.Int64 // goroutines of hosts
+
+// quiet waits until nothing more happens at this moment. What goroutines that have ended wrote may be
+// read afterwards.
+func quiet() {
+	synctest.Wait()
+	ended.Load()
 }
 
 func (h *host) Start(work func(context.Context)) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.refuses {
+	if h.refuses.Load() {
 		return errRefused
 	}
-	h.running++
-	h.started++
 	go func() {
 		work(context.Background())
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.running--
+		ended.Add(1)
 	}()
 	return nil
 }
 
 func (h *host) Err() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over {
+	if h.over.Load() {
 		return errHost
 	}
 	return nil
-}
-
-// goroutines returns how many of them run now. What one that has ended wrote may be read
-// afterwards.
-func (h *host) goroutines() int {
-	synctest.Wait()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.running
-}
-
-func (h *host) end() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.over = true
 }
 
 // A printer executes jobs. Only the goroutine of its batcher uses what is below the batcher.
@@ -95,36 +80,43 @@ type printer struct {
 }
 
 func newPrinter(limits batch.Limits) *printer {
-	p := &printer{print: func([]*job) (bool, error) { time.Sleep(time.Second); return true, nil }}
-	p.jobs = batch.New(&p.host, limits, p.serve, func(_ *job, cause error) error {
-		return fmt.Errorf("%w: %w", errUnknown, cause)
-	})
+	p := serving(limits, (*printer).serve)
+	p.print = func([]*job) (bool, error) { time.Sleep(time.Second); return true, nil }
 	return p
 }
 
-func (p *printer) serve(context.Context) {
-	for range p.jobs.Rounds() {
-		jobs := p.jobs.Collect(func(j *job, room *batch.Room) bool { return room.Take(1, j.bytes) })
-		if len(jobs) == 0 {
-			continue // its ctx has ended meanwhile
+// serving returns a printer that calls round in each round.
+func serving(limits batch.Limits, round func(p *printer, pending []*job)) *printer {
+	p := &printer{}
+	p.jobs = batch.New(&p.host, limits, func(context.Context) {
+		for pending := range p.jobs.Rounds() {
+			round(p, pending)
 		}
-		p.batches = append(p.batches, jobs)
-		executed, err := p.print(jobs)
-		switch {
-		case executed:
-			p.executed = append(p.executed, jobs...)
-			p.left = append(p.left, p.jobs.Answer(nil, jobs...)...)
-		case err != nil:
-			p.jobs.Answer(err, jobs...)
-		default:
-			p.jobs.Return(jobs)
-		}
+	}, func(_ *job, cause error) error { return fmt.Errorf("%w: %w", errUnknown, cause) })
+	return p
+}
+
+func (p *printer) serve([]*job) {
+	jobs := p.jobs.Collect(func(j *job, room *batch.Room) bool { return room.Take(1, j.bytes) })
+	if len(jobs) == 0 {
+		return // its ctx has ended meanwhile
+	}
+	p.batches = append(p.batches, jobs)
+	executed, err := p.print(jobs)
+	switch {
+	case executed:
+		p.executed = append(p.executed, jobs...)
+		p.left = append(p.left, p.jobs.Answer(nil, jobs...)...)
+	case err != nil:
+		p.jobs.Answer(err, jobs...)
+	default:
+		p.jobs.Return(jobs)
 	}
 }
 
 // sizes are those of the batches, once all is done.
 func (p *printer) sizes() (all []int) {
-	p.host.goroutines()
+	quiet()
 	for _, jobs := range p.batches {
 		all = append(all, len(jobs))
 	}
@@ -137,48 +129,20 @@ func (p *printer) start(ctx context.Context, jobs ...*job) (answers []chan error
 		answer := make(chan error, 1)
 		answers = append(answers, answer)
 		go func() { answer <- p.jobs.Do(ctx, j) }()
-		synctest.Wait()
+		quiet()
 	}
 	return answers
 }
 
-func numbered(n, bytes int) (jobs []*job) {
-	for i := range n {
-		jobs = append(jobs, &job{number: i, bytes: bytes})
+// sized returns jobs of so many bytes each, numbered from 0.
+func sized(bytes ...int) (jobs []*job) {
+	for i, n := range bytes {
+		jobs = append(jobs, &job{number: i, bytes: n})
 	}
 	return jobs
 }
 
 var wide = batch.Limits{Count: 1000, Bytes: 1000}
-
-func TestRequestsAreCollectedWhileABatchIsUnderWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPrinter(wide)
-		jobs := numbered(10, 1)
-		for _, answer := range p.start(t.Context(), jobs...) {
-			require.NoError(t, <-answer)
-		}
-		require.Equal(t, []int{1, 9}, p.sizes())
-		require.Equal(t, jobs, p.executed)
-	})
-}
-
-func TestGoroutineLivesOnlyWhileThereIsWork(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPrinter(wide)
-		for i := range 3 {
-			answers := p.start(t.Context(), numbered(5, 1)...)
-			require.Equal(t, 1, p.host.goroutines())
-			for _, answer := range answers {
-				require.NoError(t, <-answer)
-			}
-			require.Zero(t, p.host.goroutines())
-			require.Equal(t, i+1, p.host.started)
-		}
-	})
-}
 
 func TestBatchesAreBounded(t *testing.T) {
 	t.Parallel()
@@ -187,6 +151,7 @@ func TestBatchesAreBounded(t *testing.T) {
 		bytes  []int
 		want   []int
 	}{
+		"while one is under way":         {wide, []int{1, 1, 1, 1, 1, 1}, []int{1, 5}},
 		"by count":                       {batch.Limits{Count: 3, Bytes: 100}, []int{1, 1, 1, 1, 1, 1, 1, 1}, []int{1, 3, 3, 1}},
 		"by bytes":                       {batch.Limits{Count: 100, Bytes: 10}, []int{1, 5, 5, 1, 9, 1, 10}, []int{1, 2, 2, 1, 1}},
 		"a large one is alone":           {batch.Limits{Count: 100, Bytes: 10}, []int{1, 50, 1, 2, 50, 3}, []int{1, 1, 2, 1, 1}},
@@ -194,13 +159,8 @@ func TestBatchesAreBounded(t *testing.T) {
 		"one is never too large":         {batch.Limits{Count: 100, Bytes: 10}, []int{1000, 1000}, []int{1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				p := newPrinter(c.limits)
-				var jobs []*job
-				for i, bytes := range c.bytes {
-					jobs = append(jobs, &job{number: i, bytes: bytes})
-				}
+			bubble(t, func(t *testing.T) {
+				p, jobs := newPrinter(c.limits), sized(c.bytes...)
 				for _, answer := range p.start(t.Context(), jobs...) {
 					require.NoError(t, <-answer)
 				}
@@ -212,14 +172,13 @@ func TestBatchesAreBounded(t *testing.T) {
 }
 
 func TestRequestThatWasNotSentIsWithdrawn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		p := newPrinter(wide)
 		first := p.start(t.Context(), &job{})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		second := p.start(ctx, &job{number: 1})
 		cancel(errors.New("enough"))
-		synctest.Wait() // no time passes
+		quiet() // no time passes
 
 		err := <-second[0]
 		require.ErrorIs(t, err, context.Canceled)
@@ -230,7 +189,7 @@ func TestRequestThatWasNotSentIsWithdrawn(t *testing.T) {
 	})
 }
 
-// An expired is a context that says so when it is asked, and closes no channel yet.
+// An expired is a context that says so when it is asked, and closes no channel.
 type expired struct {
 	context.Context
 	over *bool
@@ -243,82 +202,36 @@ func (e expired) Err() error {
 	return nil
 }
 
-// The ctx ends after the round has begun, and its caller has not been woken yet.
-func TestExpiredRequestIsNotCollected(t *testing.T) {
+// The function that serves doesn't see such a request, is not asked for another round by it, and
+// doesn't wait for Woken any more.
+func TestRequestThatIsFoundExpired(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var over bool
-		var collected [][]*job
-		p := &printer{}
-		p.jobs = batch.New[*job](&p.host, wide, func(context.Context) {
-			for range p.jobs.Rounds() {
-				over = true
-				jobs := p.jobs.Collect(func(*job, *batch.Room) bool { return true })
-				collected = append(collected, jobs)
-				p.jobs.Answer(nil, jobs...)
-			}
-		}, nil)
-		err := <-p.start(expired{t.Context(), &over}, &job{})[0]
-		require.Equal(t, context.DeadlineExceeded, err)
-		require.Zero(t, p.host.goroutines())
-		require.Equal(t, [][]*job{nil}, collected)
-	})
-}
-
-// The function that serves neither sees such a request, nor is asked for another round by it.
-func TestExpiredRequestIsNotPending(t *testing.T) {
-	t.Parallel()
-	for name, look := range map[string]bool{"in a round": true, "in the next round": false} {
+	for name, look := range map[string]func(*printer) []*job{
+		"pending": func(p *printer) []*job { return p.jobs.Pending() },
+		"collected": func(p *printer) []*job {
+			return p.jobs.Collect(func(*job, *batch.Room) bool { return true })
+		},
+		"in the next round": nil,
+	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
 				var over bool
 				var seen []*job
 				rounds := 0
-				p := &printer{}
-				p.jobs = batch.New[*job](&p.host, wide, func(context.Context) {
-					for pending := range p.jobs.Rounds() {
-						rounds++
-						over = true
-						if look {
-							seen = p.jobs.Pending()
-						}
-						if rounds > 1 {
-							p.jobs.Answer(nil, pending...)
-						}
+				p := serving(wide, func(p *printer, pending []*job) {
+					over = true
+					if rounds++; rounds > 1 {
+						p.jobs.Answer(nil, pending...)
+					} else if look != nil {
+						seen = look(p)
+						<-p.jobs.Woken()
 					}
-				}, nil)
-				require.Equal(t, context.DeadlineExceeded, <-p.start(expired{t.Context(), &over}, &job{})[0])
-				require.Zero(t, p.host.goroutines())
+				})
+				require.Equal(t, context.DeadlineExceeded, p.jobs.Do(expired{t.Context(), &over}, &job{}))
+				quiet()
 				require.Equal(t, 1, rounds)
 				require.Empty(t, seen)
 			})
-		})
-	}
-}
-
-// The last request ends between two looks at what is pending. Who waits for Woken then does not wait
-// for a request that is gone.
-func TestRequestThatIsFoundExpiredWakes(t *testing.T) {
-	t.Parallel()
-	for name, look := range map[string]func(*printer){
-		"pending":   func(p *printer) { p.jobs.Pending() },
-		"collected": func(p *printer) { p.jobs.Collect(func(*job, *batch.Room) bool { return true }) },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			p := newPrinter(wide)
-			p.jobs = batch.New(&p.host, wide, func(context.Context) {
-				for range p.jobs.Rounds() {
-					<-p.jobs.Woken() // that it has come
-					cancel()
-					look(p)
-					<-p.jobs.Woken()
-				}
-			}, func(_ *job, cause error) error { return cause })
-			p.jobs.Wake()
-			require.ErrorIs(t, p.jobs.Do(ctx, &job{}), context.Canceled)
-			require.Zero(t, p.host.goroutines(), name)
 		})
 	}
 }
@@ -333,8 +246,7 @@ func TestGraceForARequestThatWasSent(t *testing.T) {
 		"not for long":       {2 * batch.Grace, errUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
 				p := newPrinter(wide)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second-c.ends)
 				defer cancel()
@@ -345,144 +257,73 @@ func TestGraceForARequestThatWasSent(t *testing.T) {
 					require.ErrorIs(t, answer, context.DeadlineExceeded)
 				}
 				time.Sleep(time.Second)
-				require.Zero(t, p.host.goroutines())
+				quiet()
 				require.Equal(t, c.want != nil, slices.Contains(p.left, j))
 			})
 		})
 	}
 }
 
-// A batch that was not executed goes back, and a caller that has waited for it is free to leave.
-func TestReturnedRequests(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPrinter(wide)
-		p.print = func([]*job) (bool, error) { time.Sleep(time.Second); return len(p.batches) > 2, nil }
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second-batch.Grace/2)
-		defer cancel()
-		jobs := numbered(3, 1)
-		first := p.start(t.Context(), jobs[0])
-		leaving := p.start(ctx, jobs[1])
-		last := p.start(t.Context(), jobs[2])
-		require.ErrorIs(t, <-leaving[0], context.DeadlineExceeded)
-		require.NoError(t, <-first[0])
-		require.NoError(t, <-last[0])
-		require.Zero(t, p.host.goroutines())
-		require.Equal(t, []*job{jobs[0], jobs[2]}, p.executed)
-	})
-}
-
-// A batch that was not executed goes back, and the next round does not begin within the grace.
-func TestReturnedRequestHasNoUnknownOutcome(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := &printer{}
-		p.jobs = batch.New(&p.host, wide, func(context.Context) {
-			for range p.jobs.Rounds() {
-				jobs := p.jobs.Collect(func(*job, *batch.Room) bool { return true })
-				time.Sleep(time.Second)
-				p.jobs.Return(jobs)
-				<-p.jobs.Woken() // when the request has gone
-			}
-		}, func(*job, error) error { return errUnknown })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second-batch.Grace/2)
-		defer cancel()
-		require.Equal(t, context.DeadlineExceeded, <-p.start(ctx, &job{})[0])
-		time.Sleep(2 * batch.Grace)
-		require.Zero(t, p.host.goroutines())
-	})
-}
-
-func TestErrorGoesToTheWholeBatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPrinter(wide)
-		failed := errors.New("no paper")
-		p.print = func(jobs []*job) (bool, error) {
-			time.Sleep(time.Second)
-			if len(p.batches) == 2 {
-				return false, failed
-			}
-			return true, nil
-		}
-		answers := p.start(t.Context(), numbered(3, 1)...)
-		require.NoError(t, <-answers[0])
-		require.ErrorIs(t, <-answers[1], failed)
-		require.ErrorIs(t, <-answers[2], failed)
-		require.NoError(t, <-p.start(t.Context(), &job{})[0])
-	})
-}
-
 func TestLostHostHandsRequestsBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		p := newPrinter(wide)
-		answers := p.start(t.Context(), numbered(3, 1)...)
-		p.host.end()
+		answers := p.start(t.Context(), sized(1, 1, 1)...)
+		p.host.over.Store(true)
 		require.NoError(t, <-answers[0]) // which was under way
 		require.ErrorIs(t, <-answers[1], errHost)
 		require.ErrorIs(t, <-answers[2], errHost)
-		require.ErrorIs(t, <-p.start(t.Context(), &job{})[0], errHost)
-		require.Zero(t, p.host.goroutines())
+		require.ErrorIs(t, p.jobs.Do(t.Context(), &job{}), errHost)
+		quiet()
 
-		p.host.refuses = true
-		require.ErrorIs(t, <-p.start(t.Context(), &job{})[0], errRefused)
-		require.ErrorIs(t, <-p.start(t.Context(), &job{})[0], errRefused)
+		p.host.refuses.Store(true)
+		require.ErrorIs(t, p.jobs.Do(t.Context(), &job{}), errRefused)
+		require.ErrorIs(t, p.jobs.Do(t.Context(), &job{}), errRefused)
 	})
 }
 
 // A function that serves and gives up strands no caller.
 func TestLoopThatIsLeftEarly(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		p := &printer{}
-		rounds := 0
 		p.jobs = batch.New[*job](&p.host, wide, func(context.Context) {
-			for pending := range p.jobs.Rounds() {
+			for range p.jobs.Rounds() {
 				time.Sleep(time.Second)
-				if rounds++; rounds == 1 {
-					break
-				}
-				p.jobs.Answer(nil, pending...)
+				return
 			}
 		}, nil)
-		for _, answer := range p.start(t.Context(), numbered(2, 1)...) {
-			require.ErrorContains(t, <-answer, "served")
+		for range 2 {
+			for _, answer := range p.start(t.Context(), sized(1, 1)...) {
+				require.ErrorContains(t, <-answer, "served")
+			}
 		}
-		require.NoError(t, <-p.start(t.Context(), &job{})[0])
 	})
 }
 
 // A function that cannot answer yet is woken by a request that comes, by one that goes, and by
 // Wake.
 func TestWoken(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := &printer{}
+	bubble(t, func(t *testing.T) {
 		woken := 0
-		p.jobs = batch.New[*job](&p.host, wide, func(context.Context) {
-			for range p.jobs.Rounds() {
-				if pending := p.jobs.Pending(); len(pending) == 2 {
-					p.jobs.Answer(nil, pending...)
-					continue
-				}
-				<-p.jobs.Woken()
-				woken++
+		p := serving(wide, func(p *printer, _ []*job) {
+			if pending := p.jobs.Pending(); len(pending) == 2 {
+				p.jobs.Answer(nil, pending...)
+				return
 			}
-		}, nil)
+			<-p.jobs.Woken()
+			woken++
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		going := p.start(ctx, &job{})
 		p.jobs.Wake()
-		synctest.Wait()
+		quiet()
 		require.Equal(t, 1, woken)
 		cancel()
 		require.ErrorIs(t, <-going[0], context.Canceled)
-		require.Zero(t, p.host.goroutines())
+		quiet()
 
-		answers := p.start(t.Context(), numbered(2, 1)...)
-		require.NoError(t, <-answers[0])
-		require.NoError(t, <-answers[1])
-		require.Zero(t, p.host.goroutines())
+		for _, answer := range p.start(t.Context(), sized(1, 1)...) {
+			require.NoError(t, <-answer)
+		}
 	})
 }
 
@@ -541,11 +382,11 @@ func play(t *testing.T, limits batch.Limits, plans []plan, outcomes []int, lasts
 			return true, nil
 		}
 	}
-	host := time.AfterFunc(lasts, p.host.end)
+	host := time.AfterFunc(lasts, func() { p.host.over.Store(true) })
 	defer host.Stop()
 
 	var wait sync.WaitGroup
-	answers := make([][]error, len(plans))
+	answers := make([]error, len(plans))
 	for i, plan := range plans {
 		wait.Go(func() {
 			time.Sleep(plan.starts)
@@ -555,14 +396,12 @@ func play(t *testing.T, limits batch.Limits, plans []plan, outcomes []int, lasts
 				ctx, cancel = context.WithTimeout(ctx, plan.limit)
 				defer cancel()
 			}
-			answers[i] = append(answers[i], p.jobs.Do(ctx, &job{number: i, bytes: plan.bytes}))
+			answers[i] = p.jobs.Do(ctx, &job{number: i, bytes: plan.bytes})
 		})
 	}
 	wait.Wait()
 	time.Sleep(time.Second) // the last batch may be of a caller that has left
-	if p.host.goroutines() != 0 {
-		return errors.New("a goroutine is left")
-	}
+	quiet()
 
 	executed := make([]int, len(plans))
 	for i, j := range p.executed {
@@ -571,9 +410,9 @@ func play(t *testing.T, limits batch.Limits, plans []plan, outcomes []int, lasts
 			return fmt.Errorf("%d after %d", j.number, p.executed[i-1].number)
 		}
 	}
-	for i, all := range answers {
+	for i, err := range answers {
 		var most, least int
-		switch err := all[0]; {
+		switch {
 		case err == nil:
 			most, least = 1, 1
 		case errors.Is(err, errUnknown):
@@ -582,8 +421,8 @@ func play(t *testing.T, limits batch.Limits, plans []plan, outcomes []int, lasts
 		default:
 			return err
 		}
-		if n := executed[i]; n < least || n > most || len(all) != 1 {
-			return fmt.Errorf("request %d: %v, and executed %d times", i, all, n)
+		if n := executed[i]; n < least || n > most {
+			return fmt.Errorf("request %d: %v, and executed %d times", i, err, n)
 		}
 	}
 	for _, jobs := range p.batches {
@@ -598,50 +437,21 @@ func play(t *testing.T, limits batch.Limits, plans []plan, outcomes []int, lasts
 	return nil
 }
 
-// A call of serve that has something to do after its last round is over before the next one begins.
-func TestOneCallAtATime(t *testing.T) {
-	t.Parallel()
-	var b *batch.Batcher[*job]
-	var serving, most atomic.Int32
-	b = batch.New(&host{}, batch.Limits{Count: 1, Bytes: 1}, func(context.Context) {
-		most.Store(max(most.Load(), serving.Add(1)))
-		defer serving.Add(-1)
-		for pending := range b.Rounds() {
-			b.Answer(nil, pending...)
-		}
-		time.Sleep(time.Millisecond)
-	}, func(*job, error) error { return errUnknown })
-	for range 10 {
-		require.NoError(t, b.Do(t.Context(), &job{}))
-	}
-	require.EqualValues(t, 1, most.Load())
-}
-
-// BenchmarkCallsThatEndTogether shows what each of many calls costs that end at one moment. It is the
-// same for a thousand and for forty thousand.
-func BenchmarkCallsThatEndTogether(b *testing.B) {
-	for _, n := range []int{1000, 40_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			b.StopTimer()
-			for range b.N {
-				p := newPrinter(wide)
-				release := make(chan struct{})
-				p.print = func([]*job) (bool, error) { <-release; return true, nil }
-				first := make(chan error)
-				go func() { first <- p.jobs.Do(b.Context(), &job{}) }()
-				ctx, stop := context.WithCancel(b.Context())
-				var calls sync.WaitGroup
-				for _, j := range numbered(n, 1) {
-					calls.Go(func() { p.jobs.Do(ctx, j) })
-				}
-				b.StartTimer()
-				stop()
-				calls.Wait()
-				b.StopTimer()
-				close(release)
-				<-first
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/call")
+// Idle returns once a request is pending, or when the time has passed.
+func TestIdle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		idle := make(map[time.Duration]bool)
+		p := serving(wide, func(p *printer, pending []*job) {
+			p.jobs.Answer(nil, pending...)
+			began := time.Now()
+			alone := p.jobs.Idle(context.Background(), time.Second)
+			idle[time.Since(began)] = alone
 		})
-	}
+		require.NoError(t, p.jobs.Do(t.Context(), &job{}))
+		time.Sleep(time.Second / 4)
+		require.NoError(t, p.jobs.Do(t.Context(), &job{}))
+		time.Sleep(time.Minute)
+		quiet()
+		require.Equal(t, map[time.Duration]bool{time.Second / 4: false, time.Second: true}, idle)
+	})
 }

@@ -28,9 +28,8 @@ const (
 // addresses resolves the names of servers. It belongs to the client, so it outlives sessions. It is
 // safe for concurrent use.
 type addresses struct {
-	mu      sync.Mutex // protects the fields below
-	known   map[string]*lookup
-	current map[string]*lookup // lookups under way
+	mu      sync.Mutex         // protects the fields below
+	lookups map[string]*lookup // the last lookup of each server
 	settled chan struct{}      // closed, and made anew, when a lookup ends
 }
 
@@ -41,7 +40,7 @@ type lookup struct {
 
 	// The mutex of the addresses protects these.
 	ended time.Time // zero while the lookup is under way
-	found []string  // host and port; the former ones if err is not nil
+	found []string  // host and port; of an earlier lookup until this one has succeeded
 	err   error
 }
 
@@ -50,7 +49,7 @@ type lookup struct {
 func (a *addresses) doubt(server string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if l := a.known[server]; l != nil && l.err == nil {
+	if l := a.lookups[server]; l != nil && l.err == nil && !l.ended.IsZero() {
 		l.began = time.Time{}
 	}
 }
@@ -60,11 +59,7 @@ func (e *Ensemble) lookUp(server string, age time.Duration) *lookup {
 	a := &e.addresses
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if l := a.current[server]; l != nil {
-		return l
-	}
-
-	if l := a.known[server]; l != nil && time.Since(l.began) < age {
+	if l := a.lookups[server]; l != nil && (l.ended.IsZero() || time.Since(l.began) < age) {
 		return l
 	}
 
@@ -75,53 +70,43 @@ func (e *Ensemble) lookUp(server string, age time.Duration) *lookup {
 		return l
 	}
 
-	if a.settled == nil {
-		a.known, a.current, a.settled = make(map[string]*lookup), make(map[string]*lookup), make(chan struct{})
+	if a.lookups == nil {
+		a.lookups, a.settled = make(map[string]*lookup), make(chan struct{})
 	}
-	a.current[server] = l
+	// A session that can't wait for the lookup uses the addresses of the lookup before.
+	if former := a.lookups[server]; former != nil {
+		l.found = former.found
+	}
+	a.lookups[server] = l
+
 	resolve := func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+		ctx, cancel := context.WithTimeoutCause(ctx, lookupTimeout, errors.New("not resolved in time"))
 		defer cancel()
-		// If the resolver ignores ctx, the lookup must end all the same, or the route would wait
-		// for it.
-		defer context.AfterFunc(ctx, func() { a.settle(l, nil, port, errors.New("not resolved in time")) })()
-		var hosts []string
-		err, returned := error(nil), false
-		defer func() { // the user's resolver may panic, or end its goroutine
-			if !returned {
-				err = pace.Foreign("resolver", recover())
-			} else if err == nil && len(hosts) == 0 {
-				err = errors.New("no address")
-			}
-			a.settle(l, hosts, port, err)
-		}()
-		hosts, err = e.Lookup(ctx, host)
-		returned = true
+		hosts, err := pace.Call(ctx, "resolver", func() ([]string, error) { return e.Lookup(ctx, host) }, nil)
+		if err == nil && len(hosts) == 0 {
+			err = errors.New("no address")
+		}
+		a.settle(l, hosts, port, err)
 	}
 
 	if !e.Spawn(func() { resolve(e.Closing) }) {
 		go resolve(e.Work) // for the last session of a client that is being closed
 	}
+
 	return l
 }
 
-// settle ends a lookup, once.
+// settle ends a lookup.
 func (a *addresses) settle(l *lookup, hosts []string, port string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !l.ended.IsZero() {
-		return
-	}
-	for _, host := range hosts {
-		l.found = append(l.found, net.JoinHostPort(host, port))
-	}
-
-	if former := a.known[l.server]; err != nil && former != nil {
-		l.found = former.found
-	}
 	l.err, l.ended = err, time.Now()
-	a.known[l.server] = l
-	delete(a.current, l.server)
+	if err == nil {
+		l.found = nil
+		for _, host := range hosts {
+			l.found = append(l.found, net.JoinHostPort(host, port))
+		}
+	}
 	close(a.settled)
 	a.settled = make(chan struct{})
 }
@@ -134,6 +119,7 @@ func (l *lookup) targets(since time.Time, resumes bool) (all []target) {
 	if former && !resumes {
 		return nil
 	}
+
 	for _, address := range l.found {
 		all = append(all, target{server: l.server, address: address, former: former})
 	}
@@ -226,6 +212,7 @@ func (r *route) collect(late, resumes bool) (settled <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var open []*lookup
+
 	for _, l := range r.open {
 		switch {
 		case !l.ended.IsZero() && l.err != nil:
@@ -236,10 +223,6 @@ func (r *route) collect(late, resumes bool) (settled <-chan struct{}) {
 			continue
 		default:
 			r.err = fmt.Errorf("%s: not resolved for %v", l.server, time.Since(l.began).Round(time.Millisecond))
-			if l = a.known[l.server]; l == nil {
-				r.size++
-				continue
-			}
 		}
 		found := l.targets(r.began, resumes)
 		r.round = append(r.round, found...)

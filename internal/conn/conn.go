@@ -25,7 +25,8 @@ type Conn struct {
 	life      context.Context // done when the session has ended
 	zk        *zk.Conn
 	events    <-chan zk.Event // closed when zk's goroutines have ended; it loses events, so only that counts
-	creations creations
+	creations sync.Map        // *[atomic.Int64] by path: see NoteCreate
+	ownXids   atomic.Uint32   // how many xids of our own were used: see ownXid
 	Watches   Watches
 
 	began    chan struct{} // closed by the first handshake
@@ -41,8 +42,8 @@ type Conn struct {
 	watched     map[string]watchKinds // the watches that zk has set, by path
 	link        *Link                 // nil while there is no connection
 	handshaking *Link                 // a connection whose handshake is under way
-	ready       bool                  // requests may be made
-	gate        chan struct{}         // closed while ready
+	proved      int                   // how many credentials a server has accepted, which zk repeats on each connection
+	gate        chan struct{}         // closed while requests may be made
 	resumed     chan struct{}         // closed, and made anew, when a handshake is answered
 	over        error                 // why no more connections are used
 	expired     bool                  // the server has said that the session has ended
@@ -91,11 +92,11 @@ func (c *Conn) Link() *Link {
 	return c.link
 }
 
-// Gate reports whether requests may be made. It returns a channel that is closed once they may.
-func (c *Conn) Gate() (gate <-chan struct{}, ready bool) {
+// Gate returns a channel that is closed once requests may be made.
+func (c *Conn) Gate() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.gate, c.ready
+	return c.gate
 }
 
 // Admit lets requests go on that the host has held, if there is a connection and the host holds
@@ -110,8 +111,7 @@ func (c *Conn) Admit() {
 
 // admit wakes the calls that wait for a connection. The caller holds mu.
 func (c *Conn) admit() {
-	if !c.ready {
-		c.ready = true
+	if !IsClosed(c.gate) {
 		close(c.gate)
 	}
 }
@@ -188,6 +188,7 @@ func Attempt[T any](ctx context.Context, c *Conn, op func(*zk.Conn) (T, error)) 
 	// It has room, so that the goroutine ends even though the caller has left.
 	answer := make(chan result, 1)
 	started := c.ensemble.Spawn(func() {
+		// This is the error if op ends its goroutine.
 		r := result{err: pace.Foreign("operation", nil)}
 		defer func() { answer <- r }()
 		r.v, r.err = op(c.zk)
@@ -206,11 +207,13 @@ func Attempt[T any](ctx context.Context, c *Conn, op func(*zk.Conn) (T, error)) 
 	return v, Unknown, c.Why(ctx)
 }
 
-// NoteCreate stores in zxid which transaction created a node at this absolute path, until end is
-// called.
+// NoteCreate stores in zxid which transaction created a node at this absolute path (without the
+// sequence number), until end is called. A server answers a write with the zxid up to which it has
+// executed transactions, before it executes the next transaction. So the answer's zxid is the
+// node's czxid.
 func (c *Conn) NoteCreate(path string, zxid *atomic.Int64) (end func()) {
-	c.creations.begin(path, zxid)
-	return func() { c.creations.end(path) }
+	c.creations.Store(path, zxid)
+	return func() { c.creations.Delete(path) }
 }
 
 // Lasts reports whether ctx lasts exactly as long as the session.
@@ -226,5 +229,6 @@ func (c *Conn) Why(ctx context.Context) error {
 	if failed := c.LastFailure(); failed != nil {
 		return fmt.Errorf("%w: %w", err, failed)
 	}
+
 	return err
 }

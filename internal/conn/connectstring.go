@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -26,13 +27,11 @@ func ParseConnectString(s string) (servers []string, chroot string, err error) {
 		if strings.Contains(chroot, ",") {
 			return nil, "", fmt.Errorf("connect string %q: a comma behind the chroot, which comes once and last", s)
 		}
-		if strings.ContainsFunc(chroot, unseen) {
-			// A blank in the middle of a name can be meant. At an end it's a typing error that
-			// would lead to another namespace.
-			for name := range strings.SplitSeq(chroot, "/") {
-				if strings.TrimFunc(name, unseen) != name {
-					return nil, "", fmt.Errorf("connect string %q: chroot: %w: white space at an end of %q", s, zk.ErrInvalidPath, name)
-				}
+		// A blank in the middle of a name can be meant. At an end it's a typing error that would
+		// lead to another namespace.
+		for name := range strings.SplitSeq(chroot, "/") {
+			if strings.TrimFunc(name, unseen) != name {
+				return nil, "", fmt.Errorf("connect string %q: chroot: %w: white space at an end of %q", s, zk.ErrInvalidPath, name)
 			}
 		}
 		if layout.Reserved(chroot) {
@@ -69,6 +68,8 @@ func withPort(host string) (string, error) {
 	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
 		name = host[1 : len(host)-1]
 	}
+
+	// An IPv6 address without brackets has colons, but no port.
 	_, noIP := netip.ParseAddr(name)
 	if strings.ContainsAny(host, ":[]") && noIP != nil {
 		var err error
@@ -77,19 +78,15 @@ func withPort(host string) (string, error) {
 		}
 	}
 
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || name == "" {
-		return "", fmt.Errorf("server address %q: not a host and a port", host)
-	}
-	if _, err := netip.ParseAddr(name); err != nil && strings.ContainsFunc(name, notInHosts) {
+	n, err := strconv.ParseUint(port, 10, 16)
+	_, noIP = netip.ParseAddr(name)
+	if err != nil || n == 0 || noIP != nil && !hostName.MatchString(name) {
 		return "", fmt.Errorf("server address %q: not a host and a port", host)
 	}
 
 	return net.JoinHostPort(name, port), nil
 }
 
-// notInHosts reports whether no host's name can have r. So quotes, semicolons between servers and
+// hostName matches the names that hosts can have. So quotes, semicolons between servers and
 // variables that weren't expanded are errors before anything is dialled.
-func notInHosts(r rune) bool {
-	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
-	return !letter && !strings.ContainsRune(".-_", r)
-}
+var hostName = regexp.MustCompile(`^[0-9A-Za-z._-]+$`)

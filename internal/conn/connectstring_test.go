@@ -34,6 +34,7 @@ func TestConnectStrings(t *testing.T) {
 		require.Equal(t, want.servers, servers, s)
 		require.Equal(t, want.chroot, chroot, s)
 	}
+
 	for _, s := range []string{
 		"", "/", "/app", ",", "zk,", ",zk", "zk,,zk", " ", ":2181", "zk:", "zk:0", "zk:65536", "zk:-1", "zk:port",
 		"zk:2181:2181", "zk//", "zk//app", "zk/app/", "zk/app//", "zk/a//b", "zk/./a", "zk/a/..", "zk/a\x00", "zk/\xff", "zk,/a",

@@ -28,6 +28,7 @@ func Denied(err error, verb, node string) error {
 	if verb == "create" || verb == "delete" {
 		guard = layout.Parent(node)
 	}
+
 	return &DeniedError{verb, node, guard}
 }
 

@@ -13,6 +13,7 @@ func TestDeniedTransactionNamesTheOperation(t *testing.T) {
 		&zk.CheckVersionRequest{Path: "/a"}, &zk.CreateRequest{Path: "/b/c"},
 		&zk.DeleteRequest{Path: "/d/e"}, &zk.SetDataRequest{Path: "/f"},
 	}
+
 	for i, want := range []string{"read /a:", "create /b/c:", "delete /d/e:", "write /f:"} {
 		answers := make([]zk.MultiResponse, len(ops))
 		answers[i].Error = zk.ErrNoAuth

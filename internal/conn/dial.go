@@ -2,6 +2,7 @@ package conn
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -21,26 +22,41 @@ type dialler struct {
 	route   *route
 	target  target // the target being dialled
 	hurried time.Time
-	flushed time.Time
+
+	drains  bool      // the next connection is a stub that fails what zk.Conn has queued
+	drained time.Time // when there was such a stub last
 }
 
 func (d *dialler) Init([]string) error { return nil }
 func (d *dialler) Len() int            { return d.route.len() }
-func (d *dialler) Connected()          { d.route.worked(d.target) }
 
-// Next pauses, then returns the next address. zk.Conn keeps a request that came as the connection
-// broke, until there is another connection or Next says that there is no server. It then sleeps for
-// a second, so Next says that twice in a session timeout, and only if no lock can be saved.
+// Connected notes that the handshake has succeeded.
+func (d *dialler) Connected() {
+	if !d.drains {
+		d.route.worked(d.target)
+	}
+}
+
+// Next pauses, then returns the next address.
+//
+// zk.Conn keeps a request that came as the connection broke until it is connected again. So that no
+// call waits for the servers for ever, Next has a stub fail such requests twice in a session
+// timeout. Next never says that no server is there: zk.Conn would then fail them too, but sleep for
+// a second.
 func (d *dialler) Next() (server string, none bool) {
 	c := d.conn
 	c.mu.Lock()
 	failures, f := c.failures, search{at: c.host.Stake(), resumes: c.ID() != 0}
 	f.slow = f.at == StakeNothing && failures > 0 && time.Since(c.failing) > patience
 	granted, accepted, doubted := c.timeout, c.accepted[0], errors.Is(c.lastFail, errFormer)
-	if failures > 0 && f.at != StakeGrant && granted >= 4*time.Second {
-		none = time.Since(trust.Later(c.failing, d.flushed)) >= granted/2
-	}
+	waiting := time.Since(trust.Later(c.failing, d.drained))
 	c.mu.Unlock()
+
+	d.drains = failures > 0 && f.resumes && waiting >= granted/2
+	if d.drains {
+		d.drained = time.Now()
+		return "", false
+	}
 	if doubted {
 		c.ensemble.addresses.doubt(d.target.server)
 	}
@@ -54,12 +70,9 @@ func (d *dialler) Next() (server string, none bool) {
 	// A server can accept a session and hang up, again and again. So there's a pause although it
 	// answers: none after the first time (a blip), a short one after the second.
 	pause := max(pauseAfter(failures, d.route.len(), pace, f), time.Until(accepted.Add(trust.Redial.Of(granted))))
-	if none {
-		d.flushed, pause = time.Now(), pause-time.Second
-	}
 	d.pause(pause, f.slow)
 	d.target = d.route.next(c.life, most, f)
-	return d.target.address, none
+	return d.target.address, false
 }
 
 // pause sleeps before an attempt. The first caller in half a minute cuts a long pause short.
@@ -68,6 +81,7 @@ func (d *dialler) pause(pause time.Duration, slow bool) {
 		Sleep(pause, d.conn.life.Done())
 		return
 	}
+
 	select {
 	case <-time.After(max(pause, 1)): // see Sleep
 	case <-d.conn.life.Done():
@@ -85,8 +99,8 @@ const handshakeLimit = 3 * time.Second
 func (d *dialler) dial(network, _ string, timeout time.Duration) (net.Conn, error) {
 	c := d.conn
 	// zk.Conn ends only over a connection, so a session that has ended gets a stub.
-	if c.life.Err() != nil {
-		return c.stub(), nil
+	if last := c.life.Err() != nil; last || d.drains {
+		return c.stub(last), nil
 	}
 	c.mu.Lock()
 	rounds, at, granted := c.failures/d.route.len(), c.host.Stake(), c.timeout
@@ -136,38 +150,77 @@ func (c *Conn) probe(server net.Conn, timeout time.Duration) error {
 	return err
 }
 
-// stub returns a connection to no server, for the zk.Conn of a session that has ended. zk.Conn ends
+// drainTime is how long a stub takes requests of zk.Conn, however many come: callers may repeat
+// theirs for as long as they fail.
+const drainTime = 20 * time.Millisecond
+
+// stub returns a connection to no server. It resumes the session, and answers what zk.Conn has
+// queued like a server that was left: the session has moved, so a request is not executed. Soon it
+// hangs up.
+//
+// If last is true, the session has ended, and the stub lasts until zk.Conn hangs up. zk.Conn ends
 // only when its request to close the session is answered, and otherwise waits a second or more. The
-// stub answers that request and discards all others that zk.Conn has queued.
-func (c *Conn) stub() net.Conn {
+// stub discards all other requests, because zk.Conn's end fails them.
+func (c *Conn) stub(last bool) net.Conn {
 	here, there := net.Pipe()
+	c.mu.Lock()
+	granted := zkwire.ConnectResponse{SessionID: max(c.ID(), 1), Password: c.password(), Timeout: cmp.Or(c.timeout, c.ensemble.Timeout)}
+	proved := c.proved
+	c.mu.Unlock()
+
 	go func() {
 		defer here.Close()
 		in := bufio.NewReader(here)
-		if _, err := zkwire.ReadFrame(in, DefaultLimit); err != nil {
+		if _, err := zkwire.ReadFrame(in, c.ensemble.Limit); err != nil {
 			return
 		}
-		granted := zkwire.AppendConnectResponse(nil, zkwire.ConnectResponse{
-			Timeout: c.ensemble.Timeout, SessionID: max(c.ID(), 1), Password: []byte{},
-		})
-		if _, err := here.Write(granted); err != nil {
+		if _, err := here.Write(zkwire.AppendConnectResponse(nil, granted)); err != nil {
 			return
 		}
-		c.stubbing.Do(func() { close(c.stubbed) })
+		if last {
+			c.stubbing.Do(func() { close(c.stubbed) })
+		} else {
+			here.SetDeadline(time.Now().Add(drainTime))
+		}
 
-		for { // until zk.Conn hangs up: a write that fails could make it wait for ever
-			frame, err := zkwire.ReadFrame(in, DefaultLimit)
+		for {
+			frame, err := zkwire.ReadFrame(in, c.ensemble.Limit)
 			if err != nil {
 				return
 			}
-			if head, ok := zkwire.ParseRequestHeader(frame); ok && head.Op == zkwire.OpCloseSession {
-				answer := make([]byte, zkwire.ReplyBody)
-				zkwire.PutReplyHeader(answer, zkwire.ReplyHeader{Xid: head.Xid})
-				here.Write(answer)
+
+			head, _ := zkwire.ParseRequestHeader(frame)
+			if last && head.Op != zkwire.OpCloseSession {
+				continue
+			}
+
+			code := zkwire.CodeSessionMoved
+			switch head.Op {
+			case zkwire.OpPing, zkwire.OpSetWatches, zkwire.OpCloseSession:
+				code = zkwire.CodeOK
+			case zkwire.OpAuth: // first those that zk.Conn repeats because a server has accepted them
+				if proved--; proved >= 0 {
+					code = zkwire.CodeOK
+				}
+			}
+
+			// The write doesn't block zk.Conn's writes, because zk.Conn reads in another goroutine.
+			answer := make([]byte, zkwire.ReplyBody)
+			zkwire.PutReplyHeader(answer, zkwire.ReplyHeader{Xid: head.Xid, Code: code})
+			if _, err := here.Write(answer); err != nil {
+				return
 			}
 		}
 	}()
-	return there
+	return deaf{there}
+}
+
+// A deaf connection never reports that a write failed: see [Link.Write].
+type deaf struct{ net.Conn }
+
+func (c deaf) Write(p []byte) (int, error) {
+	c.Conn.Write(p)
+	return len(p), nil
 }
 
 var _ zk.HostProvider = (*dialler)(nil)

@@ -40,44 +40,15 @@ const hungDialer = 5 * time.Second
 func DialWith(ctx context.Context, d zk.Dialer, network, address string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout+hungDialer, errors.New("dialer has not returned"))
 	defer cancel()
-	type result struct {
-		net.Conn
-		error
-	}
-
-	// It has no room, so that a connection goes either to the caller or to the goroutine that
-	// closes it.
-	dialled := make(chan result)
-	go func() {
-		var c net.Conn
-		err, returned := error(nil), false
-		defer func() {
-			if !returned {
-				err = pace.Foreign("dialer", recover())
-			} else if err == nil && c == nil {
-				err = errors.New("dialer returned no connection")
-			}
-			select {
-			case dialled <- result{c, err}:
-			case <-ctx.Done():
-				if err == nil {
-					aside{c}.Close()
-				}
-			}
-		}()
-		c, err = d(network, address, timeout)
-		returned = true
-	}()
-
-	select {
-	case r := <-dialled:
-		if r.error != nil {
-			return nil, r.error
+	return pace.Call(ctx, "dialer", func() (net.Conn, error) {
+		c, err := d(network, address, timeout)
+		if err != nil {
+			return nil, err
+		} else if c == nil {
+			return nil, errors.New("dialer returned no connection")
 		}
-		return aside{r.Conn}, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+		return aside{c}, nil
+	}, func(late net.Conn) { late.Close() })
 }
 
 // An aside is a connection whose Close does not block. (Close of a user's connection may block, and

@@ -22,6 +22,7 @@ func request(conn net.Conn, in *bufio.Reader, frame []byte) error {
 	if head.Code != zkwire.CodeOK {
 		return fmt.Errorf("error %d", head.Code)
 	}
+
 	return nil
 }
 

@@ -19,9 +19,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// firstOwnXid is the xid of the first of our own requests, which zk.Conn does not know about. They
-// have 1<<30 numbers.
-const firstOwnXid = math.MinInt32
+// Our own requests, which zk.Conn does not know about, have the xids from firstOwnXid on. (The xids
+// after these have a meaning.)
+const (
+	firstOwnXid = math.MinInt32
+	ownXids     = 1 << 30
+)
+
+// ownXid returns the xid of a request of our own. No connection of the session uses the xid of an
+// earlier one: a server takes the commit of an earlier write with the same xid, which came through
+// another server, for the commit of this one.
+func (c *Conn) ownXid() int32 { return firstOwnXid + int32(c.ownXids.Add(1)%ownXids) }
 
 // A Link is one connection to one server, between zk.Conn and the network. It sees the handshake,
 // and notes when requests are sent and answered. It has its own deadline for the handshake, and can
@@ -43,19 +51,19 @@ type Link struct {
 	watched sentRequest
 	kind    watchKinds
 
-	writing turn  // held while a frame is written
-	ownXids int32 // how many xids of our own were used; writing protects it
+	writing     turn        // held while a frame is written
+	established atomic.Bool // the handshake has ended
 
+	dialled    time.Time
 	former     bool          // the address may belong to another server today (see target)
 	probed     bool          // the server has just answered another handshake
 	identified chan struct{} // closed once all credentials were sent, or the connection has ended
 
-	mu           sync.Mutex // protects the fields below; nothing blocks while it is held
-	unsent       int        // how many credentials weren't sent yet
-	dialled      time.Time
+	mu           sync.Mutex    // protects the fields below; nothing blocks while it is held
+	unsent       int           // how many credentials weren't sent yet
+	proved       int           // how many credentials the server has accepted
 	sent         []sentRequest // requests without an answer, oldest first
 	lastSent     time.Time     // when the last request was sent
-	established  bool          // the handshake has ended
 	lastZxid     int64         // the highest zxid of earlier connections
 	rewatch      [][]byte      // packets that set watches again and weren't sent yet
 	rewatching   int           // how many of these packets weren't answered yet
@@ -94,9 +102,6 @@ var lostReply = Reply{Code: zkwire.CodeConnectionLoss}
 // The longest answers are listings (a listing of five million contenders fits).
 const MaxFrame = 256 << 20
 
-// maxHandshake bounds the answer to a connect request (37 bytes in practice).
-const maxHandshake = 1024
-
 // newLink wraps c. The handshake may take this long.
 func newLink(owner *Conn, c net.Conn, timeout time.Duration) (_ *Link, err error) {
 	now := time.Now()
@@ -115,27 +120,24 @@ func newLink(owner *Conn, c net.Conn, timeout time.Duration) (_ *Link, err error
 	if w.lastZxid, err = owner.beginHandshake(w); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+
 	return w, nil
 }
 
 // SetReadDeadline and SetWriteDeadline keep the handshake's own deadline. zk.Conn would wait ten
 // times as long, and for ever for the second half of the answer.
 func (w *Link) SetReadDeadline(t time.Time) error {
-	return w.setDeadline(w.Conn.SetReadDeadline, t)
+	if !w.established.Load() {
+		return nil
+	}
+	return w.Conn.SetReadDeadline(t)
 }
 
 func (w *Link) SetWriteDeadline(t time.Time) error {
-	return w.setDeadline(w.Conn.SetWriteDeadline, t)
-}
-
-func (w *Link) setDeadline(set func(time.Time) error, t time.Time) error {
-	w.mu.Lock()
-	established := w.established
-	w.mu.Unlock()
-	if !established {
+	if !w.established.Load() {
 		return nil
 	}
-	return set(t)
+	return w.Conn.SetWriteDeadline(t)
 }
 
 // Write sends one frame of zk.Conn's. It never fails: after an error it cuts the connection, so
@@ -149,18 +151,13 @@ func (w *Link) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// write sends one frame. The caller holds writing.
+// write sends one frame, or frames instead of it: see note. The caller holds writing.
 func (w *Link) write(p []byte, done func(Reply)) {
-	instead, replaced, open := w.note(p, done)
-	switch {
-	case !open && done != nil:
+	frames, open := w.note(p, done)
+	if !open && done != nil {
 		done(lostReply)
-	case !open:
-	case replaced:
-		w.sendAll(instead)
-	default:
-		w.sendAll([][]byte{p})
 	}
+	w.sendAll(frames)
 }
 
 // sendAll sends frames that were noted. The caller holds writing.
@@ -184,11 +181,10 @@ func (w *Link) Send(op zkwire.Op, path string, fields []byte, done func(Reply)) 
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	p := make([]byte, 0, zkwire.RequestBody+4+len(path)+len(fields))
-	p = zkwire.AppendRequest(p, zkwire.RequestHeader{Xid: firstOwnXid + w.ownXids, Op: op})
+	p = zkwire.AppendRequest(p, zkwire.RequestHeader{Xid: w.conn.ownXid(), Op: op})
 	if op != zkwire.OpWhoAmI {
 		p = append(zkwire.AppendString(p, path), fields...)
 	}
-	w.ownXids = (w.ownXids + 1) % (1 << 30) // the numbers after these have a meaning
 	w.write(zkwire.SetLength(p), done)
 }
 
@@ -234,8 +230,7 @@ func (w *Link) Progressed() time.Time {
 	return w.lastProgress
 }
 
-// note records a request, unless the connection has ended. If replaced is true, the caller sends
-// the packets in instead rather than p.
+// note records a request, unless the connection has ended. It returns the frames to send for it.
 //
 // In a connect request, note writes the highest zxid seen (zk.Conn would read and write it without
 // synchronisation).
@@ -247,24 +242,25 @@ func (w *Link) Progressed() time.Time {
 //
 // A ping is left out if requests that renew trust take its place. To zk.Conn, any answer is as good
 // as the answer to a ping.
-func (w *Link) note(p []byte, done func(Reply)) (instead [][]byte, replaced, open bool) {
+func (w *Link) note(p []byte, done func(Reply)) (frames [][]byte, open bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	frames = [][]byte{p}
 	if w.closed {
-		return nil, false, false
+		return nil, false
 	}
-	if !w.established {
+	if !w.established.Load() {
 		zkwire.SetLastZxid(p, w.lastZxid)
-		return nil, false, true
+		return frames, true
 	}
 
 	head, ok := zkwire.ParseRequestHeader(p)
 	if !ok {
-		return nil, false, true
+		return frames, true
 	}
 
 	if head.Op == zkwire.OpPing && w.needsNoPing() {
-		return nil, true, true
+		return nil, true
 	}
 
 	// Don't use zk.Conn.CreateContainer: it reads the answer without a lock (a data race). Callers
@@ -279,7 +275,9 @@ func (w *Link) note(p []byte, done func(Reply)) (instead [][]byte, replaced, ope
 	switch r.op {
 	case zkwire.OpCreate:
 		fields := zkwire.Decoder{Rest: p[zkwire.RequestBody:]}
-		r.zxid = w.conn.creations.of(fields.String())
+		if zxid, noted := w.conn.creations.Load(fields.String()); noted {
+			r.zxid = zxid.(*atomic.Int64)
+		}
 	case zkwire.OpGetData, zkwire.OpExists, zkwire.OpGetChildren, zkwire.OpGetChildren2:
 		if done != nil {
 			break // no watch of zk.Conn
@@ -298,11 +296,11 @@ func (w *Link) note(p []byte, done func(Reply)) (instead [][]byte, replaced, ope
 			w.rewatching++
 		}
 		zkwire.SetXid(w.rewatch[len(w.rewatch)-1], r.xid) // zk.Conn waits for this answer
-		return w.takeRewatch(rewatchWindow), true, true
+		return w.takeRewatch(rewatchWindow), true
 	}
 
 	w.sent, w.lastSent = append(w.sent, r), r.at
-	return nil, false, true
+	return frames, true
 }
 
 // needsNoPing reports whether the host's own requests replace a ping. The caller holds mu.
@@ -313,23 +311,16 @@ func (w *Link) needsNoPing() bool {
 }
 
 // Read gives zk.Conn the next bytes of the next frame. After an error it cuts the connection.
-func (w *Link) Read(p []byte) (int, error) {
-	n, err := w.read(p)
-	if err != nil {
-		w.Cut(err)
-	}
-	return n, err
-}
-
-func (w *Link) read(p []byte) (int, error) {
+func (w *Link) Read(p []byte) (n int, err error) {
 	if w.unread == 0 {
 		if err := w.nextFrame(); err != nil {
+			w.Cut(err)
 			return 0, err
 		}
 	}
 
 	arriving := w.progress && w.unread > w.in.Buffered()
-	n, err := w.in.Read(p[:min(len(p), w.unread)])
+	n, err = w.in.Read(p[:min(len(p), w.unread)])
 	w.unread -= n
 	if arriving && n > 0 {
 		w.noteProgress()
@@ -338,6 +329,10 @@ func (w *Link) read(p []byte) (int, error) {
 	if w.unread == 0 && w.kind != 0 { // not before: if the rest never arrives, zk.Conn sets no watch
 		w.conn.watching(w.watched.watch, w.kind)
 	}
+	if err != nil {
+		w.Cut(err)
+	}
+
 	return n, err
 }
 
@@ -345,10 +340,7 @@ func (w *Link) read(p []byte) (int, error) {
 // change the zxid there. It also changes the xid of an answer to our own request, so that zk.Conn
 // takes it for the answer to a ping and ignores it.
 func (w *Link) nextFrame() error {
-	w.mu.Lock()
-	established := w.established
-	w.mu.Unlock()
-
+	established := w.established.Load()
 	head, err := w.in.Peek(4)
 	if err != nil && !established && errors.Is(err, io.EOF) {
 		if w.probed {
@@ -386,10 +378,7 @@ func (w *Link) nextFrame() error {
 
 // handshake reads the answer to the connect request (size bytes).
 func (w *Link) handshake(size int) error {
-	if size > maxHandshake {
-		return fmt.Errorf("answer to the connect request has %d bytes", size)
-	}
-	b, err := w.in.Peek(4 + size)
+	b, err := w.in.Peek(4 + size) // which fails if that is more than the buffer has room for
 	if err != nil {
 		return fmt.Errorf("handshake: %w", err)
 	}
@@ -408,9 +397,7 @@ func (w *Link) handshake(size int) error {
 
 	// This comes before the session sends its own requests, because note would take the first of
 	// them for the connect request.
-	w.mu.Lock()
-	w.established = true
-	w.mu.Unlock()
+	w.established.Store(true)
 	rewatch, err := w.conn.connected(w, granted)
 	if err != nil {
 		return err
@@ -446,6 +433,7 @@ func (w *Link) answer(frame []byte, size int) (done func(), err error) {
 		w.conn.seen(head.Zxid, w.rewatching == 0)
 		return nil, nil
 	}
+
 	switch {
 	case r.op == zkwire.OpSetWatches && head.Code != zkwire.CodeOK: // zk.Conn would only log that
 		w.conn.seen(head.Zxid, false)
@@ -482,6 +470,10 @@ func (w *Link) answer(frame []byte, size int) (done func(), err error) {
 		return nil, nil
 	}
 	zkwire.SetXid(frame, zkwire.XidPing)
+	if w.closed { // Cut has answered it
+		return nil, nil
+	}
+
 	return func() {
 		answer := Reply{Code: head.Code, By: by}
 		if whole, err := w.in.Peek(4 + size); err == nil {
@@ -503,6 +495,7 @@ func (w *Link) take(xid int32) (r sentRequest, ok bool) {
 	} else {
 		w.sent = slices.Delete(w.sent, i, i+1) // if none is left, the next request uses the same memory
 	}
+
 	return r, true
 }
 
@@ -510,35 +503,26 @@ func (w *Link) take(xid int32) (r sentRequest, ok bool) {
 // time.
 func (w *Link) Cut(why error) {
 	w.mu.Lock()
-	first, sent := !w.closed, w.sent
-	w.closed = true
-	if w.authErr != nil {
-		why = w.authErr
-	}
-
-	if first {
-		// Answers may have arrived that Read hasn't looked at yet. They still count: zk.Conn gets
-		// them and sets watches, and the session must know those. Our own requests are answered
-		// below.
-		w.sent = slices.Clone(sent)
-		for i := range w.sent {
-			if w.sent[i].done != nil {
-				w.sent[i].done = func(Reply) {}
-			}
-		}
-		if w.unsent > 0 {
-			w.unsent = 0
-			close(w.identified)
-		}
-	}
-
-	w.mu.Unlock()
-	if !first {
+	if w.closed {
+		w.mu.Unlock()
 		return
 	}
+	w.closed = true
+	if w.authErr != nil { // a server that refuses a credential then hangs up
+		why = w.authErr
+	}
+	if w.unsent > 0 {
+		w.unsent = 0
+		close(w.identified)
+	}
+	// Answers may have arrived that Read hasn't looked at yet. They still count (except to our own
+	// requests): zk.Conn gets them and sets watches, and the session must know those.
+	sent := slices.Clone(w.sent)
+	w.mu.Unlock()
 
 	w.Conn.Close()
 	w.conn.disconnected(w, why)
+
 	for _, r := range sent {
 		if r.done != nil {
 			r.done(lostReply)
@@ -570,9 +554,11 @@ func (w *Link) takeRewatch(n int) (next [][]byte) {
 	}
 	n = min(n, len(w.rewatch))
 	next, w.rewatch = w.rewatch[:n], w.rewatch[n:]
+
 	for _, p := range next {
 		head, _ := zkwire.ParseRequestHeader(p)
 		w.sent = append(w.sent, sentRequest{xid: head.Xid, op: head.Op, at: time.Now()})
 	}
+
 	return next
 }

@@ -3,19 +3,16 @@ package conn
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"math"
 	"net"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
-	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 // TestRefusalIsLoggedWithoutTheLock has a host that waits for a lock of its own while the server
@@ -26,9 +23,10 @@ func TestRefusalIsLoggedWithoutTheLock(t *testing.T) {
 	c, host := begun()
 	host.log = make(chan struct{})
 	w := &Link{
-		conn: c, dialled: time.Now(), established: true,
+		conn: c, dialled: time.Now(),
 		sent: []sentRequest{{xid: 1, op: zkwire.OpExists, at: time.Now()}},
 	}
+	w.established.Store(true)
 	refusal := make([]byte, zkwire.ReplyBody)
 	zkwire.PutReplyHeader(refusal, zkwire.ReplyHeader{Xid: 1, Code: zkwire.CodeSessionMoved})
 	answered, looked := make(chan struct{}), make(chan struct{})
@@ -44,6 +42,7 @@ func TestRefusalIsLoggedWithoutTheLock(t *testing.T) {
 		}
 		close(looked)
 	}()
+
 	select {
 	case <-looked:
 	case <-time.After(30 * time.Second):
@@ -70,6 +69,7 @@ func TestRequestAtOnceAfterTheHandshakeIsNotTakenForTheConnectRequest(t *testing
 
 	over := make(chan error, 1)
 	go func() { over <- w.handshake(len(answer) - 4) }()
+
 	for c.Link() == nil {
 		runtime.Gosched()
 	}
@@ -80,48 +80,56 @@ func TestRequestAtOnceAfterTheHandshakeIsNotTakenForTheConnectRequest(t *testing
 	require.NoError(t, err)
 	head, ok := zkwire.ParseRequestHeader(frame)
 	require.True(t, ok)
-	require.Equal(t, zkwire.RequestHeader{Xid: firstOwnXid, Op: zkwire.OpSync}, head)
+	require.Equal(t, zkwire.RequestHeader{Xid: firstOwnXid + 1, Op: zkwire.OpSync}, head)
 
 	require.NoError(t, <-over)
 	w.Cut(errors.New("test"))
 	require.Equal(t, zkwire.CodeConnectionLoss, (<-answered).Code)
 }
 
+// TestConnectionDoesNotReuseTheNumbersOfAnother makes the first request of two connections. If a
+// server is about to answer one with a number, it takes the commit of another one with the same
+// number for the answer.
+func TestConnectionDoesNotReuseTheNumbersOfAnother(t *testing.T) {
+	t.Parallel()
+	c, _ := begun()
+	used := make(map[int32]bool)
+
+	for range 2 {
+		near, far := net.Pipe()
+		w := &Link{Conn: near, conn: c, writing: make(turn, 1), identified: make(chan struct{})}
+		close(w.identified)
+		w.established.Store(true)
+		go w.Send(zkwire.OpDelete, "/", nil, func(Reply) {})
+		frame, err := zkwire.ReadFrame(far, 100)
+		require.NoError(t, err)
+		head, _ := zkwire.ParseRequestHeader(frame)
+		require.False(t, used[head.Xid])
+		used[head.Xid] = true
+		w.Cut(errors.New("test"))
+		far.Close()
+	}
+}
+
 // TestOwnRequestsReuseTheirNumbers makes the last requests that have numbers, and the first ones
 // after those.
 func TestOwnRequestsReuseTheirNumbers(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		srv, err := embedded.Start(embedded.Config{InMemory: true})
-		require.NoError(t, err)
-		defer srv.Close()
-		e := testEnsemble()
-		e.Servers = []string{srv.ConnectString()}
-		e.Dial = func(_ context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
-			return srv.Dial(network, address, timeout)
-		}
-		life, end := context.WithCancel(t.Context())
-		c := New(life, e, &fakeHost{})
-		require.NoError(t, c.Open())
-		<-c.Began()
-		w := c.Link()
-		for _, used := range []int32{math.MaxInt32 / 2, math.MaxInt32 - 10} {
-			w.writing.Lock()
-			w.ownXids = used
-			w.writing.Unlock()
+	inOutage(t, 2*time.Second, func(t *testing.T, o *outage) {
+		w := o.Link()
+		for _, used := range []uint32{ownXids - 10, 3*ownXids - 10, math.MaxUint32 - 10} {
+			o.ownXids.Store(used)
 			for range 20 {
 				code := make(chan zkwire.Code, 1)
 				w.Send(zkwire.OpExists, "/missing", []byte{0}, func(r Reply) { code <- r.Code })
 				select {
 				case c := <-code:
 					require.Equal(t, zkwire.CodeNoNode, c)
-				case <-time.After(c.Timeout()):
+				case <-time.After(o.Timeout()):
 					t.Fatalf("no answer to a request after %d", used)
 				}
 			}
 		}
-		require.Same(t, w, c.Link())
-		end()
-		require.NoError(t, c.Close(t.Context(), func(context.Context) {}))
+		require.Same(t, w, o.Link())
 	})
 }

@@ -43,6 +43,9 @@ func (c *Conn) closeOrphan(ctx context.Context, password []byte, timeout time.Du
 		case <-cutShort:
 		case <-ctx.Done():
 		}
+
+		// When no server has answered, the next attempt can wait until another session has a
+		// server.
 		if attempt >= route.len() {
 			await(ctx)
 		}
@@ -104,7 +107,7 @@ func (c *Conn) closeOrphanAt(ctx context.Context, server target, session int64, 
 			return true, fmt.Errorf("auth %s: %w", a, err)
 		}
 	}
-	end := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: 1, Op: zkwire.OpCloseSession})
+	end := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: c.ownXid(), Op: zkwire.OpCloseSession})
 	if err := request(conn, in, end); err != nil {
 		return true, fmt.Errorf("closing session %v: %w", layout.SessionID(session), err)
 	}

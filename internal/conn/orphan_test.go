@@ -23,42 +23,74 @@ func TestOrphanThatAServerDoesNotCloseStays(t *testing.T) {
 		zkwire.PutReplyHeader(b, zkwire.ReplyHeader{Xid: xid, Code: code})
 		return zkwire.SetLength(b)
 	}
+
 	for name, c := range map[string]struct {
-		answers   [][]byte
-		prolonged bool
-		fails     bool
+		answers [][]byte
+		stays   bool
 	}{
-		"closed":                      {[][]byte{handshake(session), reply(zkwire.XidAuth, 0), reply(1, 0)}, false, false},
-		"expired":                     {[][]byte{handshake(0)}, false, false},
-		"a handshake of no sense":     {[][]byte{zkwire.SetLength(make([]byte, 8))}, true, true},
-		"no answer to the handshake":  {nil, true, true},
-		"the credential is refused":   {[][]byte{handshake(session), reply(zkwire.XidAuth, refused), reply(1, 0)}, true, true},
-		"the end of it is refused":    {[][]byte{handshake(session), reply(zkwire.XidAuth, 0), reply(1, refused)}, true, true},
-		"the server hangs up earlier": {[][]byte{handshake(session), reply(zkwire.XidAuth, 0)}, true, true},
+		"closed":                      {[][]byte{handshake(session), reply(zkwire.XidAuth, 0), reply(1, 0)}, false},
+		"expired":                     {[][]byte{handshake(0)}, false},
+		"a handshake of no sense":     {[][]byte{zkwire.SetLength(make([]byte, 8))}, true},
+		"no answer to the handshake":  {nil, true},
+		"the credential is refused":   {[][]byte{handshake(session), reply(zkwire.XidAuth, refused), reply(1, 0)}, true},
+		"the end of it is refused":    {[][]byte{handshake(session), reply(zkwire.XidAuth, 0), reply(1, refused)}, true},
+		"the server hangs up earlier": {[][]byte{handshake(session), reply(zkwire.XidAuth, 0)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dial := func(context.Context, string, string, time.Duration) (net.Conn, error) {
-				here, there := net.Pipe()
-				go func() {
-					defer there.Close()
-					if len(c.answers) == 0 {
-						zkwire.ReadFrame(there, 1024) // and hang up
-					}
-					for _, answer := range c.answers {
-						if _, err := zkwire.ReadFrame(there, 1024); err != nil {
-							return
-						}
-						there.Write(answer)
-					}
-				}()
-				return here, nil
-			}
 			e := testEnsemble()
-			e.Dial, e.Credentials = dial, []Credential{NewCredential("digest", []byte("a:b"))}
+			e.Dial, e.Credentials = serving(func([]byte) {}, c.answers...), []Credential{NewCredential("digest", []byte("a:b"))}
 			prolonged, err := New(t.Context(), e, &fakeHost{}).closeOrphanAt(t.Context(), target{address: "server"}, session, nil, 10*time.Second)
-			require.Equal(t, c.fails, err != nil, "%v", err)
-			require.Equal(t, c.prolonged, prolonged)
+			require.Equal(t, c.stays, err != nil, "%v", err)
+			require.Equal(t, c.stays, prolonged)
 		})
+	}
+}
+
+// A session's earlier connections have used the xid 1, for a write perhaps. A server takes the
+// commit of that write for the end of the session if the request to end it has the same xid.
+func TestOrphanIsClosedWithAnXidThatNoOtherRequestHas(t *testing.T) {
+	t.Parallel()
+	const session = 5
+	var last int32
+	e := testEnsemble()
+	e.Dial = serving(func(frame []byte) {
+		head, _ := zkwire.ParseRequestHeader(frame)
+		last = head.Xid
+	}, zkwire.AppendConnectResponse(nil, zkwire.ConnectResponse{
+		Timeout: time.Second, SessionID: session, Password: []byte{},
+	}))
+	c := New(t.Context(), e, &fakeHost{})
+	var used []int32
+	for range 2 {
+		_, err := c.closeOrphanAt(t.Context(), target{address: "server"}, session, nil, 10*time.Second)
+		require.Error(t, err, "the server hangs up")
+		used = append(used, last)
+	}
+	require.NotEqual(t, used[0], used[1])
+	require.NotContains(t, used, c.ownXid())
+	require.Less(t, max(used[0], used[1]), int32(firstOwnXid+ownXids), "none of zk.Conn's")
+}
+
+// serving is a server that answers requests with answers, one each, and hangs up at the next
+// request.
+func serving(request func(frame []byte), answers ...[]byte) DialFunc {
+	return func(context.Context, string, string, time.Duration) (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() {
+			defer there.Close()
+			for i := 0; ; i++ {
+				frame, err := zkwire.ReadFrame(there, 1024)
+				if err != nil {
+					return
+				}
+				request(frame)
+				if i == len(answers) {
+					return
+				}
+				there.Write(answers[i])
+			}
+		}()
+		return here, nil
 	}
 }

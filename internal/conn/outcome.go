@@ -72,6 +72,7 @@ func ErrorOf(code zkwire.Code) error {
 	case zkwire.CodeSessionExpired:
 		return zk.ErrSessionExpired
 	}
+
 	return fmt.Errorf("unknown error: %d", code)
 }
 
@@ -84,11 +85,13 @@ func ServerCode(err error) zkwire.Code {
 		return r.code
 	}
 
+	// zk.Conn has only this text for the codes that it lacks.
 	_, number, unknown := strings.Cut(err.Error(), "unknown error: ")
 	code, err := strconv.ParseInt(number, 10, 32)
 	if !unknown || err != nil {
 		return 0
 	}
+
 	return zkwire.Code(code)
 }
 

@@ -74,6 +74,7 @@ func TestContextErrorHasTheTextOfTheCauseOnly(t *testing.T) {
 	end(reason)
 	late, stop := context.WithDeadlineCause(t.Context(), time.Now(), reason)
 	defer stop()
+
 	for want, ctx := range map[error]context.Context{context.Canceled: caused, context.DeadlineExceeded: late} {
 		err := ContextError(ctx)
 		require.ErrorIs(t, err, want)

@@ -26,29 +26,25 @@ func (c *Conn) beginHandshake(w *Link) (zxid int64, err error) {
 // connected puts a connection into use, after its handshake was answered with h. It returns the
 // packets that set the session's watches again. If it returns an error, the connection ends.
 func (c *Conn) connected(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, err error) {
-	if err := c.host.Err(); err != nil { // a loss that a user may have seen must stay a loss
-		return nil, err
-	}
-	c.mu.Lock()
 	rewatch, err = c.takeInto(w, h)
-	expired := c.expired
-	c.mu.Unlock()
 	switch {
-	case err != nil && expired:
-		c.host.Gone(err)
-		return nil, err
+	case errors.Is(err, errExpired):
+		c.host.Gone(fmt.Errorf("session %v expired", layout.SessionID(c.ID())))
 	case err != nil:
 		c.host.Err() // which ends a session that is over by the clocks
-		return nil, err
+	default:
+		c.host.Changed(Connected)
 	}
 
-	c.host.Changed(Connected)
-	return rewatch, nil
+	return rewatch, err
 }
 
-// takeInto does the part of connected for which the caller holds mu.
+// takeInto does the part of connected that needs mu.
 func (c *Conn) takeInto(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	id, first := c.ID(), c.ID() == 0 && h.SessionID != 0
+
 	switch {
 	case c.over != nil:
 		return nil, c.over
@@ -62,7 +58,7 @@ func (c *Conn) takeInto(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, er
 		// For an expired session most servers answer with number 0, and some with a new session.
 		// zk.Conn must see neither, because it would go on in a new session.
 		c.expired = true
-		return nil, fmt.Errorf("session %v expired", layout.SessionID(id))
+		return nil, errExpired
 	}
 
 	// Confirming the session comes first: a long request that is repeated before could delay the
@@ -85,10 +81,13 @@ func (c *Conn) takeInto(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, er
 
 	close(c.resumed)
 	c.resumed = make(chan struct{})
-	return c.rewatch(c.settled), nil
+	return c.rewatch(), nil
 }
 
-var errFormer = errors.New("session unknown at an address that its server had before")
+var (
+	errExpired = errors.New("session expired")
+	errFormer  = errors.New("session unknown at an address that its server had before")
+)
 
 // maxRefusals is how often servers that answer may refuse a session that may have expired.
 const maxRefusals = 20
@@ -113,14 +112,15 @@ func (c *Conn) disconnected(w *Link, why error) {
 	current := w != nil && c.link == w
 	if current {
 		c.link = nil
-		if c.ready {
-			c.ready, c.gate = false, make(chan struct{})
+		if IsClosed(c.gate) {
+			c.gate = make(chan struct{})
 		}
 	}
 
 	if c.handshaking == w {
 		c.handshaking = nil
 	}
+	// Only what leaves the session without a connection counts as a failure.
 	if c.link == nil {
 		if c.failures++; c.failures == 1 {
 			c.failing = time.Now()
@@ -161,6 +161,10 @@ func (c *Conn) answered(w *Link, r sentRequest, code zkwire.Code, by trust.Witne
 	defer c.mu.Unlock()
 	c.expired = c.expired || r.op == zkwire.OpCloseSession && code == zkwire.CodeOK
 	if r.op == zkwire.OpAuth { // servers don't count it as a sign of life
+		if code == zkwire.CodeOK {
+			w.proved++
+			c.proved = max(c.proved, w.proved)
+		}
 		return
 	}
 

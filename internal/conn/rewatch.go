@@ -26,6 +26,7 @@ func setBy(op zkwire.Op, code zkwire.Code) watchKinds {
 	case code == zkwire.CodeOK && (op == zkwire.OpGetChildren || op == zkwire.OpGetChildren2):
 		return childWatch
 	}
+
 	return 0
 }
 
@@ -41,6 +42,7 @@ func firedBy(e zk.EventType) watchKinds {
 	case zk.EventNodeDeleted:
 		return existWatch | dataWatch | childWatch
 	}
+
 	return 0
 }
 
@@ -59,18 +61,16 @@ func ownRewatch(p []byte) bool {
 	return head.Xid == zkwire.XidWatches
 }
 
-// appendRewatch appends the beginning of a packet that sets watches. Its three lists of paths
-// follow.
-func appendRewatch(b []byte, since int64) []byte {
-	b = zkwire.AppendRequest(b, zkwire.RequestHeader{Xid: zkwire.XidWatches, Op: zkwire.OpSetWatches})
-	return zkwire.AppendInt64(b, since)
-}
-
-// emptyRewatch returns a packet that sets no watches.
-func emptyRewatch() []byte {
-	p := appendRewatch(nil, 0)
-	for range 3 {
-		p = zkwire.AppendInt32(p, 0)
+// rewatchPacket returns a packet that sets watches, so that the server reports changes after the
+// transaction since. lists has the paths of each kind.
+func rewatchPacket(since int64, lists [3][]string) []byte {
+	p := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: zkwire.XidWatches, Op: zkwire.OpSetWatches})
+	p = zkwire.AppendInt64(p, since)
+	for _, list := range lists {
+		p = zkwire.AppendStrings(p, list)
 	}
 	return zkwire.SetLength(p)
 }
+
+// emptyRewatch returns a packet that sets no watches.
+func emptyRewatch() []byte { return rewatchPacket(0, [3][]string{}) }

@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/pace"
 )
 
 // TLSFiles has the fields of protocol.TLSFiles.
@@ -19,81 +20,45 @@ type TLSFiles struct {
 	ServerName           string
 }
 
-// A TLSLoader reads files whenever they have changed. It is safe for concurrent use.
+// A TLSLoader reads files for each handshake. It is safe for concurrent use.
 type TLSLoader struct {
 	files  TLSFiles
 	failed func(error) // called with the error if files can't be read later
 
 	mu     sync.Mutex // protects the fields below
 	loaded *tls.Config
-	stamps []fileStamp // the files' stamps when they were read
-	told   string      // the last error that failed was called with
-}
-
-// A fileStamp changes when a file does.
-type fileStamp struct {
-	size     int64
-	modified time.Time
+	told   string // the last error that failed was called with, unless the files were read since
 }
 
 // NewTLSLoader returns a loader, after it has read the files. If files can't be read later, it
-// calls failed and uses the former files.
+// calls failed (once for each error) and uses the former files.
 func NewTLSLoader(files TLSFiles, failed func(error)) (*TLSLoader, error) {
-	l := &TLSLoader{files: files, failed: failed}
-	_, err := l.Config()
-	return l, err
+	loaded, err := files.load()
+	return &TLSLoader{files: files, failed: failed, loaded: loaded}, err
 }
 
-// Config returns the configuration for a handshake.
+// Config returns the configuration for a handshake. It never returns an error.
 func (l *TLSLoader) Config() (*tls.Config, error) {
-	cfg, news, err := l.read()
-	if news != nil {
-		l.failed(news) // without mu: other handshakes must not wait for a logger
-	}
-	return cfg, err
-}
+	cfg, err := l.files.load()
 
-// read returns the configuration. If it returns a former configuration, news says why (once for
-// each error).
-func (l *TLSLoader) read() (cfg *tls.Config, news, err error) {
+	// While files are being replaced one by one, the former configuration goes on.
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	stamps, err := l.files.stamps()
-	if err == nil && l.loaded != nil && slices.Equal(stamps, l.stamps) {
-		l.told = ""
-		return l.loaded, nil, nil
-	}
+	news := err != nil && err.Error() != l.told
 
-	if err == nil {
-		cfg, err = l.files.load()
-	}
 	switch {
 	case err == nil:
-		l.loaded, l.stamps, l.told = cfg, stamps, ""
-	case l.loaded == nil:
-		return nil, nil, err
-	case err.Error() != l.told:
+		l.loaded, l.told = cfg, ""
+	case news:
 		l.told = err.Error()
-		return l.loaded, err, nil
+	}
+	cfg = l.loaded
+	l.mu.Unlock()
+
+	if news {
+		l.failed(err) // without mu: other handshakes must not wait for a logger
 	}
 
-	return l.loaded, nil, nil
-}
-
-func (f TLSFiles) stamps() ([]fileStamp, error) {
-	var stamps []fileStamp
-	for _, name := range []string{f.CA, f.Certificate, f.Key} {
-		if name == "" {
-			continue
-		}
-		info, err := os.Stat(name)
-		if err != nil {
-			return nil, fmt.Errorf("TLS: %w", err) // the error names the file
-		}
-		stamps = append(stamps, fileStamp{info.Size(), info.ModTime()})
-	}
-
-	return stamps, nil
+	return cfg, nil
 }
 
 func (f TLSFiles) load() (*tls.Config, error) {
@@ -137,6 +102,7 @@ func dialTLS(ctx context.Context, dial DialFunc, config func() (*tls.Config, err
 	if err != nil {
 		return nil, err
 	}
+	// The certificate is for the host in the connect string, whatever the address dialled.
 	cfg = cfg.Clone()
 	cfg.MinVersion = max(cfg.MinVersion, tls.VersionTLS12)
 	if cfg.ServerName == "" {
@@ -148,7 +114,9 @@ func dialTLS(ctx context.Context, dial DialFunc, config func() (*tls.Config, err
 		return nil, err
 	}
 	secure := tls.Client(plain, cfg)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	// The configuration can have functions of the user's.
+	_, err = pace.Call(ctx, "TLS configuration", func() (struct{}, error) { return struct{}{}, secure.HandshakeContext(ctx) }, nil)
+	if err != nil {
 		plain.Close()
 		return nil, fmt.Errorf("TLS handshake with %s: %w", to.server, err)
 	}

@@ -3,7 +3,6 @@ package conn
 import (
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,7 +29,6 @@ type Watches struct {
 
 // A Watched waits for a change of a node, for all who want to know. It fires once.
 type Watched struct {
-	path     string
 	Stat     *zk.Stat    // valid once the node was read
 	Data     []byte      // valid once the node was read
 	Children []string    // valid once the node was read
@@ -43,8 +41,7 @@ type Watched struct {
 	reading chan struct{} // closed when the node was read and the watch set, and then nil
 	changed chan struct{} // closed when it fires; made when a caller asks for it
 	asked   *asked        // the last recheck for its waiters
-	waiters []*waiter     // waiters to wake when it fires (some have left)
-	calls   []changeCall  // calls to make when it fires (some aren't wanted any more)
+	calls   []call        // to make when it fires
 
 	// Reconnected is closed once the connection over which the node was read has a successor.
 	// Deletions and creations are reported over the next connection too, but a change of data or of
@@ -97,7 +94,7 @@ func (t *Watches) set(do Do, path string, read func(*zk.Conn, *Watched) error) (
 	}
 
 	// The watch must be in the table first, because its event can come before the answer is read.
-	w := &Watched{path: path, reading: make(chan struct{})}
+	w := &Watched{reading: make(chan struct{})}
 	if t.watches == nil {
 		t.watches = make(map[string]*Watched)
 	}
@@ -118,8 +115,8 @@ func (t *Watches) set(do Do, path string, read func(*zk.Conn, *Watched) error) (
 
 	if !started {
 		w.Err = context.Cause(t.conn.ensemble.Closing)
-		w.wasRead()
 		delete(t.watches, path)
+		w.wasRead()
 	}
 
 	return w, false
@@ -128,7 +125,7 @@ func (t *Watches) set(do Do, path string, read func(*zk.Conn, *Watched) error) (
 // wasRead wakes the callers that wait for the node to be read. The caller holds mu.
 func (w *Watched) wasRead() {
 	close(w.reading)
-	w.reading = nil // a channel takes memory
+	w.reading = nil // a session can have 100,000 watches, and a channel takes 96 bytes
 }
 
 // Ready returns a channel that is closed once the node was read.
@@ -142,16 +139,6 @@ func (t *Watches) Ready(w *Watched) <-chan struct{} {
 }
 
 var closed = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
-
-// sole returns path, as the table's own string if the table has it (which saves memory).
-func (t *Watches) sole(path string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if w := t.watches[path]; w != nil {
-		return w.path
-	}
-	return path
-}
 
 // Watched reports whether a watch on the node at an absolute path is set or being set.
 func (t *Watches) Watched(path string) bool {
@@ -183,11 +170,10 @@ type asked struct {
 	at    time.Time
 	over  <-chan struct{} // closed with the next connection
 	ended bool            // the server has answered
-	more  bool            // there was a reconnect before the answer
 }
 
-// recheckAfter is how often a watched node is read again.
-const recheckAfter = time.Minute
+// RecheckAfter is how often a watched node is read again.
+const RecheckAfter = time.Minute
 
 // Recheck calls ask in the background. ask asks the server whether w has missed an event. Recheck
 // does nothing if another waiter is asking, or has asked less than a minute ago (and after the last
@@ -196,23 +182,20 @@ func (t *Watches) Recheck(w *Watched, ask func()) {
 	now, over := time.Now(), t.conn.Resumption()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch a := w.asked; {
-	case a != nil && !a.ended:
-		a.more, a.over = a.more || a.over != over, over
-		return
-	case a != nil && a.over == over && now.Sub(a.at) < recheckAfter:
+	if a := w.asked; a != nil && (!a.ended || a.over == over && now.Sub(a.at) < RecheckAfter) {
 		return
 	}
 
-	a := &asked{at: now, over: over}
+	a := &asked{at: now}
 	w.asked = a
 	t.conn.ensemble.Spawn(func() {
 		// Ask once more if there was a reconnect meanwhile: the answer may be older than the new
-		// connection.
+		// connection. (If each connection asked by itself, lost answers would add up.)
 		for !a.ended {
+			over := t.conn.Resumption()
 			ask()
 			t.mu.Lock()
-			a.ended, a.more = !a.more, false
+			a.over, a.ended = over, !IsClosed(over)
 			t.mu.Unlock()
 		}
 	})
@@ -258,58 +241,46 @@ func (t *Watches) notify(e zk.Event) {
 	}
 }
 
-// A waiter waits for any of several watches.
-type waiter struct {
-	woken chan struct{} // has room for one
-	left  atomic.Bool   // it no longer waits
-}
-
-func (w *waiter) wake() {
-	select {
-	case w.woken <- struct{}{}:
-	default:
-	}
+// A call is made when a watch fires, unless it isn't wanted any more.
+type call struct {
+	unwanted func() bool
+	f        func()
 }
 
 // Any blocks until one of the watches fires, or until ctx or the session ends. It reports whether a
 // watch fired. It does not keep watches.
-func (t *Watches) Any(ctx context.Context, watches iter.Seq[*Watched]) (fired bool) {
-	w := &waiter{woken: make(chan struct{}, 1)}
-	defer w.left.Store(true)
-	t.subscribe(w, watches)
+func (t *Watches) Any(ctx context.Context, watches []*Watched) (fired bool) {
+	var left atomic.Bool
+	defer left.Store(true)
+	woken := make(chan struct{}, 1)
+	wake := call{left.Load, func() {
+		select {
+		case woken <- struct{}{}:
+		default: // another watch has fired
+		}
+	}}
+
+	t.mu.Lock()
+	for _, w := range watches {
+		w.add(wake)
+	}
+	t.mu.Unlock()
+
 	select {
-	case <-w.woken:
+	case <-woken:
 		return true
 	case <-t.conn.life.Done():
 	case <-ctx.Done():
 	}
+
 	return false
 }
 
-// subscribe makes w wake when one of the watches fires. If one has fired, w wakes now.
-func (t *Watches) subscribe(w *waiter, watches iter.Seq[*Watched]) {
+// Call makes w call f when it fires (or now, if it has fired), unless life has ended.
+func (t *Watches) Call(w *Watched, life context.Context, f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for watch := range watches {
-		if watch.fired.Load() {
-			w.wake()
-			return
-		}
-		watch.admit(w)
-	}
-}
-
-// admit adds a waiter. When the room is used up, waiters that have left are removed. If few have
-// left, the room is doubled, so that the next search comes late. The caller holds the mu of
-// Watches.
-func (w *Watched) admit(another *waiter) {
-	if room := cap(w.waiters); len(w.waiters) == room {
-		w.waiters = slices.DeleteFunc(w.waiters, func(old *waiter) bool { return old.left.Load() })
-		if len(w.waiters) > room/2 {
-			w.waiters = slices.Grow(w.waiters, room)
-		}
-	}
-	w.waiters = append(w.waiters, another)
+	w.add(call{func() bool { return life.Err() != nil }, f})
 }
 
 // Changed returns a channel that is closed when w fires.
@@ -318,38 +289,27 @@ func (t *Watches) Changed(w *Watched) <-chan struct{} {
 	defer t.mu.Unlock()
 	if w.changed == nil {
 		w.changed = make(chan struct{})
-		if w.fired.Load() {
-			close(w.changed)
-		}
+		w.add(call{func() bool { return false }, func() { close(w.changed) }})
 	}
 	return w.changed
 }
 
-// A changeCall is made when a watch fires, unless life has ended.
-type changeCall struct {
-	life context.Context
-	f    func()
-}
-
-// Call makes w call f when it fires, or calls f now if it has fired. Many grants can follow each
-// other on one node while the watch lasts, so calls of grants that have ended are removed as
-// waiters are (see admit).
-func (t *Watches) Call(w *Watched, life context.Context, f func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// add adds a call. A watch can outlast any number of waiters and grants. So when the room is used
+// up, unwanted calls are removed. If there are few of those, the room is doubled, so that the next
+// search comes late. The caller holds the mu of Watches.
+func (w *Watched) add(c call) {
 	if w.fired.Load() {
-		f()
+		c.f()
 		return
 	}
 
 	if room := cap(w.calls); len(w.calls) == room {
-		w.calls = slices.DeleteFunc(w.calls, func(c changeCall) bool { return c.life.Err() != nil })
+		w.calls = slices.DeleteFunc(w.calls, func(old call) bool { return old.unwanted() })
 		if len(w.calls) > room/2 {
 			w.calls = slices.Grow(w.calls, room)
 		}
 	}
-
-	w.calls = append(w.calls, changeCall{life, f})
+	w.calls = append(w.calls, c)
 }
 
 // Fired reports whether the watch has fired.
@@ -358,20 +318,12 @@ func (w *Watched) Fired() bool { return w.fired.Load() }
 // fire ends a watch. The caller holds mu.
 func (w *Watched) fire() {
 	w.fired.Store(true)
-	if w.changed != nil {
-		close(w.changed)
-	}
 	for _, c := range w.calls {
-		if c.life.Err() == nil {
+		if !c.unwanted() {
 			c.f()
 		}
 	}
-
 	w.calls = nil
-	for _, waiter := range w.waiters {
-		waiter.wake()
-	}
-	w.waiters = nil
 }
 
 // IsClosed reports whether c is closed.

@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -31,7 +30,7 @@ func TestChangeBeforeItIsAskedForIsTold(t *testing.T) {
 	require.True(t, IsClosed(c.Watches.Changed(late)))
 }
 
-// A watch lasts for longer than its waiters.
+// A watch lasts for longer than its waiters, and than the holders that want to hear of its change.
 func TestWaitersThatHaveLeftGiveTheirRoomUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,42 +38,26 @@ func TestWaitersThatHaveLeftGiveTheirRoomUp(t *testing.T) {
 		var watches []*Watched
 		c.Watches.watches = map[string]*Watched{}
 		for _, path := range []string{"/a", "/b", "/c"} {
-			w := &Watched{path: path}
+			w := &Watched{}
 			watches, c.Watches.watches[path] = append(watches, w), w
 		}
 
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		steady := make(chan bool, 1)
-		go func() { steady <- c.Watches.Any(t.Context(), slices.Values(watches)) }()
+		go func() { steady <- c.Watches.Any(t.Context(), watches) }()
 		synctest.Wait()
 		for range 1000 {
-			require.False(t, c.Watches.Any(gone, slices.Values(watches)))
+			require.False(t, c.Watches.Any(gone, watches))
+			c.Watches.Call(watches[1], gone, func() { t.Error("called after its life") })
 		}
 		for _, w := range watches {
-			require.LessOrEqual(t, cap(w.waiters), 4)
+			require.LessOrEqual(t, cap(w.calls), 4)
 		}
 
 		c.Watches.notify(zk.Event{Type: zk.EventNodeDeleted, Path: "/b"})
 		require.True(t, <-steady)
-		require.Empty(t, watches[1].waiters)
-		require.True(t, c.Watches.Any(t.Context(), slices.Values(watches)), "it has fired before")
+		require.Empty(t, watches[1].calls)
+		require.True(t, c.Watches.Any(t.Context(), watches), "it has fired before")
 	})
-}
-
-// A watch may outlast any number of holders that want to hear of its change.
-func TestCallsThatAreNotWantedAnyMoreGo(t *testing.T) {
-	t.Parallel()
-	ts, w, made := new(Watches), new(Watched), 0
-	ts.Call(w, t.Context(), func() { made++ })
-	for range 1000 {
-		life, end := context.WithCancel(t.Context())
-		ts.Call(w, life, func() { t.Error("called after its life") })
-		end()
-	}
-	require.LessOrEqual(t, cap(w.calls), 4)
-
-	w.fire()
-
-	require.Equal(t, 1, made)
 }

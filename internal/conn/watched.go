@@ -1,16 +1,10 @@
 package conn
 
-import (
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zkrecipes/zkrecipes/internal/zkwire"
-)
+import "github.com/go-zookeeper/zk"
 
 // watching notes a watch that zk.Conn is about to note too. The connection calls it with the last
 // byte of the answer.
 func (c *Conn) watching(path string, kind watchKinds) {
-	// Both tables share one string, because a session can watch 100,000 paths.
-	path = c.Watches.sole(path)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.watched == nil {
@@ -34,21 +28,14 @@ func (c *Conn) event(e zk.Event) {
 	c.Watches.notify(e)
 }
 
-// rewatch returns the packets that set all watches again, so that the server reports changes after
-// the transaction since. They have the Java client's xid, whose answers zk.Conn ignores. The caller
-// holds mu.
-func (c *Conn) rewatch(since int64) [][]byte {
-	var packets [][]byte
-	var lists [3][]byte // of paths, by kind
-	var counts [3]int32
+// rewatch returns the packets that set all watches again. They have the Java client's xid, whose
+// answers zk.Conn ignores. The caller holds mu.
+func (c *Conn) rewatch() (packets [][]byte) {
+	var lists [3][]string
 	size := 0
 	flush := func() {
-		p := appendRewatch(make([]byte, 0, 64+size), since)
-		for i, list := range lists {
-			p = append(zkwire.AppendInt32(p, counts[i]), list...)
-			lists[i], counts[i] = list[:0], 0
-		}
-		packets, size = append(packets, zkwire.SetLength(p)), 0
+		packets = append(packets, rewatchPacket(c.settled, lists))
+		lists, size = [3][]string{}, 0
 	}
 
 	for path, kinds := range c.watched {
@@ -56,11 +43,11 @@ func (c *Conn) rewatch(since int64) [][]byte {
 			if kinds&(1<<i) == 0 {
 				continue
 			}
+			// A path that is too long for any packet gets a packet of its own.
 			if size > 0 && size+4+len(path) > rewatchSize {
 				flush()
 			}
-			lists[i] = zkwire.AppendString(lists[i], path)
-			counts[i]++
+			lists[i] = append(lists[i], path)
 			size += 4 + len(path)
 		}
 	}
@@ -68,5 +55,6 @@ func (c *Conn) rewatch(since int64) [][]byte {
 	if size > 0 {
 		flush()
 	}
+
 	return packets
 }

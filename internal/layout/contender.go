@@ -33,8 +33,9 @@ func ParseContender(node string, kinds ...string) (Contender, bool) {
 			if !ok {
 				continue
 			}
-
 			n.Kind, n.Sequence, n.Owner = kind, sequence, Owner{}
+
+			// An owner counts only right before the kind: no other library's name has it there.
 			if o, rest, ok := ParseOwner(node); ok && i == len(node)-len(rest) {
 				n.Owner = o
 			}
@@ -85,12 +86,11 @@ const Lingering = "linger-lock-"
 // the kind and the number: x-<session>-<sequence>.
 const WriteLock = "x-"
 
-// replaceable are the kinds of writers. A reader's node can replace a writer's node.
-var replaceable = []string{"write-", "__WRIT__", "__lock__"}
-
-// Replaceable reports whether another node may take the contender's place in line once the
-// contender's own node is gone (a reader's node may replace a writer's).
-func (c Contender) Replaceable() bool { return slices.Contains(replaceable, c.Kind) }
+// IsReplaceable reports whether another node may take the place in line of a contender of this kind
+// once its own node is gone (a reader's node may replace a writer's).
+func IsReplaceable(kind string) bool {
+	return slices.Contains([]string{"write-", "__WRIT__", "__lock__"}, kind)
+}
 
 // IsReader reports whether contenders of this kind share a lock.
 func IsReader(kind string) bool {
@@ -114,7 +114,8 @@ func parseWriteLock(node string) (Contender, bool) {
 		return Contender{}, false
 	}
 
-	n, ok := ParseContender(node, "-") // the rest is the number
+	// The rest, behind the last hyphen, is the number.
+	n, ok := ParseContender(node, "-")
 	n.Kind = WriteLock
 	return n, ok
 }

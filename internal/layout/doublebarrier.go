@@ -26,14 +26,17 @@ func DoublePrefix(owner string, nodes, size int) string {
 // ParseDouble parses the name of a member, and reports whether it is one.
 func ParseDouble(node string) (m Double, ok bool) {
 	_, rest, isOwned := ParseOwner(node)
+
 	nodes, rest, _ := strings.Cut(rest, "-of-")
 	n, sequence, _ := strings.Cut(rest, "-member-")
 	if !isOwned || !isNumber(nodes) || !isNumber(n) {
 		return Double{}, false
 	}
 
+	// If the size is out of range, it's a number that no other member has. So the error doesn't
+	// matter.
 	m.Node, m.Owner = node, node[:ownerLength]
-	m.Size, _ = strconv.Atoi(n) // if it's out of range, it's a number that no other member has
+	m.Size, _ = strconv.Atoi(n)
 	m.Sequence, ok = ParseSequence(sequence)
 	return m, ok
 }
@@ -84,6 +87,7 @@ func ParseDoubleRecord(data []byte) (r DoubleRecord) {
 		return DoubleRecord{Preamble: preamble}
 	}
 
+	// Without members the gate is closed, whatever its ID.
 	r.Preamble = preamble
 	id, members, _ := strings.Cut(gate, "\n")
 	names := strings.Split(members, "\n")

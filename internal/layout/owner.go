@@ -1,6 +1,10 @@
 package layout
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // An Owner tells a contender from all others, even from contenders of its own session. Clients of
 // other libraries have the zero Owner.
@@ -21,6 +25,7 @@ func ParseOwner(name string) (o Owner, rest string, ok bool) {
 	if len(name) <= ownerLength || name[16] != '-' || name[ownerLength] != '-' {
 		return Owner{}, "", false
 	}
+
 	session, ok1 := parseHex(name[:16])
 	nonce, ok2 := parseHex(name[17:ownerLength])
 	return Owner{int64(session), uint32(nonce)}, name[ownerLength+1:], ok1 && ok2
@@ -28,15 +33,6 @@ func ParseOwner(name string) (o Owner, rest string, ok bool) {
 
 // parseHex reads at most 16 digits. It refuses upper case, because our contenders never write it.
 func parseHex(digits string) (n uint64, ok bool) {
-	for _, d := range []byte(digits) {
-		switch {
-		case '0' <= d && d <= '9':
-			n = n<<4 | uint64(d-'0')
-		case 'a' <= d && d <= 'f':
-			n = n<<4 | uint64(d-'a'+10)
-		default:
-			return 0, false
-		}
-	}
-	return n, true
+	n, err := strconv.ParseUint(digits, 16, 64)
+	return n, err == nil && digits == strings.ToLower(digits)
 }

@@ -23,17 +23,18 @@ func ValidatePath(path string) error {
 		return nil
 	case !utf8.ValidString(path):
 		return invalid("is not UTF-8")
-	}
-	switch {
 	case strings.Contains(path, "//"):
 		return invalid(`has "//"`)
 	case strings.HasSuffix(path, "/"):
 		return invalid("ends with a slash")
 	}
+
 	for part := range strings.SplitSeq(path[1:], "/") {
 		if part == "." || part == ".." {
 			return invalid(fmt.Sprintf("has a part %q", part))
 		}
+
+		// The same ranges as in ZooKeeper's PathUtils.
 		for _, r := range part {
 			if r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
 				return invalid(fmt.Sprintf("has the forbidden character %U", r))
@@ -59,7 +60,9 @@ func Parent(path string) string {
 // Escape turns any text (a key, for example) into a valid name of a node.
 func Escape(text string) string {
 	name := url.PathEscape(text)
-	if name == "." || name == ".." { // no node may have such a name
+
+	// Servers refuse these two names.
+	if name == "." || name == ".." {
 		name = "%2E" + name[1:]
 	}
 	return name

@@ -18,19 +18,17 @@ import (
 // recipe reads the data, so a node with other data is still a contender. The data proves nothing,
 // because a client can write anything.
 type Process struct {
-	Host    string
-	PID     int
-	Program string
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Program string `json:"program"`
 }
 
 const processVersion = 1
 
 // processData is the format of a Process.
 type processData struct {
-	Version int    `json:"zkrecipes"`
-	Host    string `json:"host"`
-	PID     int    `json:"pid"`
-	Program string `json:"program"`
+	Version int `json:"zkrecipes"`
+	Process
 }
 
 // ParseProcess reads the data of a contender's node. It reports whether the data has the format
@@ -41,16 +39,19 @@ func ParseProcess(data []byte) (p Process, ok bool) {
 	if err := json.Unmarshal(data, &d); err != nil || d.Version < 1 {
 		return p, false
 	}
-	return Process{d.Host, d.PID, d.Program}, true
+	return d.Process, true
 }
 
 // Data returns the data that [ParseProcess] reads. Question marks replace characters that aren't
 // printable.
 func (p Process) Data() []byte {
+	p.Host, p.Program = printable(p.Host), printable(p.Program)
+
+	// The encoder's lines are for people to read, so it mustn't turn a < into \u003c.
 	var b bytes.Buffer
 	to := json.NewEncoder(&b)
 	to.SetEscapeHTML(false)
-	to.Encode(processData{processVersion, printable(p.Host), p.PID, printable(p.Program)}) // can't fail
+	to.Encode(processData{processVersion, p}) // can't fail
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
@@ -86,6 +87,8 @@ func Revoke(data []byte, ours bool) (request []byte, ok bool) {
 	case len(data) == 0 || !ours && err == nil:
 		return []byte(curatorRevoked), true
 	}
+
+	// Other members must stay as they are, even members that this version doesn't have.
 	body, isObject := bytes.CutSuffix(bytes.TrimSpace(data), []byte("}"))
 	if _, ok := ParseProcess(data); !ok || !isObject {
 		return nil, false

@@ -51,7 +51,9 @@ func ParseEntry(node string, priorities bool) (e Entry, ok bool) {
 	if i < 0 {
 		return e, false
 	}
-	if e, ok = parseAt(node, i, priorities); !ok && i > 0 && node[i-1] == '-' { // the number may be negative
+
+	// A negative number begins at an earlier hyphen.
+	if e, ok = parseAt(node, i, priorities); !ok && i > 0 && node[i-1] == '-' {
 		e, ok = parseAt(node, i-1, priorities)
 	}
 	return e, ok
@@ -74,6 +76,7 @@ func parseAt(node string, i int, priorities bool) (e Entry, ok bool) {
 		e.Priority = int(priority)
 		return e, ok
 	case kind == queueMoved && rest != "":
+		// A moved entry keeps its priority, which its ID has.
 		e.ID = rest
 		if of, ok := ParseEntry(rest, true); ok {
 			e.Priority = of.Priority
@@ -95,6 +98,7 @@ func IsEntryID(id string) bool {
 	if _, ok := ParseEntry(id, true); ok {
 		return true
 	}
+
 	kind, _, ok := strings.Cut(id, "-")
 	return ok && (kind == queueLater || kind == queueDead)
 }
@@ -172,6 +176,8 @@ func (r Record) WithReason(reason string, most int) Record {
 		}
 		return c
 	}, reason)
+
+	// The cut can be in the middle of a character.
 	r.Reason = strings.ToValidUTF8(reason[:min(len(reason), most)], "")
 	return r
 }
@@ -183,6 +189,7 @@ func (r Record) Append(data []byte) []byte {
 	encode := json.NewEncoder(&b)
 	encode.SetEscapeHTML(false)
 	encode.Encode(r) // strings and numbers, so it can't fail
+
 	b.Write(data)
 	return b.Bytes()
 }

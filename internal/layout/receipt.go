@@ -20,6 +20,7 @@ func Receipt(owner, node string) string {
 			number = node[n:]
 		}
 	}
+
 	return fmt.Sprintf("receipt-%s-%s", owner, number)
 }
 

@@ -32,41 +32,64 @@ func (p *Pauses) Default(create func() backoff.BackOff) time.Duration {
 }
 
 // Next returns the next pause of a back-off that the user's function makes. If there is none, the
-// error says why. Next blocks until the back-off has answered. If ctx ends first, it returns ctx's
-// error.
+// error says why. Next blocks until the back-off has answered. If ctx ends first, it returns why.
 func (p *Pauses) Next(ctx context.Context, create func() backoff.BackOff) (time.Duration, error) {
-	type result struct {
-		backoff backoff.BackOff
-		pause   time.Duration
-		err     error
-	}
-	answer := make(chan result, 1)
-	r := result{backoff: p.backoff}
-	go func() {
-		returned := false
-		defer func() {
-			if !returned {
-				r.err = Foreign("back-off", recover())
-			}
-			answer <- r
-		}()
-		if r.backoff == nil {
-			r.backoff = create()
+	used := p.backoff
+	pause, err := Call(ctx, "back-off", func() (time.Duration, error) {
+		if used == nil {
+			used = create()
 		}
-		if r.backoff == nil {
-			r.err = errors.New("back-off is nil")
-		} else if r.pause = r.backoff.NextBackOff(); r.pause == backoff.Stop {
-			r.err = ErrStopped
+		if used == nil {
+			return 0, errors.New("back-off is nil")
 		}
-		returned = true
-	}()
-	select {
-	case r := <-answer:
-		p.backoff, p.foreign = r.backoff, true
-		return r.pause, r.err
-	case <-ctx.Done():
+		pause := used.NextBackOff()
+		if pause == backoff.Stop {
+			return 0, ErrStopped
+		}
+		return pause, nil
+	}, nil)
+	if ctx.Err() != nil {
 		p.Reset() // the back-off may still be running
 		return 0, ctx.Err()
+	}
+
+	p.backoff, p.foreign = used, true
+	return pause, err
+}
+
+// Call calls f, a user's function, in a goroutine of its own, and returns what f returns. Its error
+// says so if f panics or ends its goroutine. If ctx ends first, Call returns ctx's cause, and late
+// (unless it is nil) gets what f returns later without an error.
+func Call[T any](ctx context.Context, what string, f func() (T, error), late func(T)) (v T, err error) {
+	type result struct {
+		v   T
+		err error
+	}
+	// It has no room, so that a result goes either to the caller or to late.
+	results := make(chan result)
+	go func() {
+		r, returned := result{}, false
+		defer func() {
+			if !returned {
+				r.err = Foreign(what, recover())
+			}
+			select {
+			case results <- r:
+			case <-ctx.Done():
+				if late != nil && r.err == nil {
+					late(r.v)
+				}
+			}
+		}()
+		r.v, r.err = f()
+		returned = true
+	}()
+
+	select {
+	case r := <-results:
+		return r.v, r.err
+	case <-ctx.Done():
+		return v, context.Cause(ctx)
 	}
 }
 

@@ -1,7 +1,9 @@
 package real_test
 
 import (
-	"os"
+	"errors"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,23 +11,11 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/line"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-func TestMain(m *testing.M) {
-	if config := os.Getenv(candidatesEnv); config != "" {
-		os.Exit(runCandidates(config))
-	}
-	suite.Main(m)
-}
-
-// took is how long f takes.
-func took(f func()) time.Duration {
-	begin := time.Now()
-	f()
-	return time.Since(begin)
-}
+func TestMain(m *testing.M) { suite.Main(m) }
 
 // connect is srv.Client for tests that need another connect string.
 func connect(t testing.TB, connectString string, opts ...protocol.ConnectOption) *protocol.Client {
@@ -36,25 +26,31 @@ func connect(t testing.TB, connectString string, opts ...protocol.ConnectOption)
 	return c
 }
 
-// inThree reports whether one of three attempts succeeds.
-func inThree(attempt func() bool) bool {
-	for range 3 {
-		if attempt() {
-			return true
+// without returns all members but one, and how to connect to them.
+func without(cluster *ensemble.Cluster, one *ensemble.Member) (others []*ensemble.Member, connectString string) {
+	var addresses []string
+	for _, m := range cluster.Members() {
+		if m != one {
+			others, addresses = append(others, m), append(addresses, m.ConnectString())
 		}
 	}
-	return false
+	return others, strings.Join(addresses, ",")
 }
 
-func lineAt(c *protocol.Client, path string) *line.Line {
-	return line.New(recipe.New(c, "test", path), line.Kind{Name: "lock-", Exclusive: true})
-}
-
-var request = line.Request{Kind: "lock-", Blockers: line.Exclusive}
-
-func hold(t testing.TB, c *protocol.Client, path string) *recipe.Grant {
+// connectAcross connects a client that reaches the first member alone, over a link. It reaches the
+// second when the second link is healed.
+func connectAcross(t *testing.T, cluster *ensemble.Cluster, one, two *ensemble.Member, opts ...protocol.ConnectOption) (
+	c *protocol.Client, first, second *recipestest.Link) {
 	t.Helper()
-	g, err := lineAt(c, path).Enter(suite.Lasting(t), request)
-	require.NoError(t, err)
-	return g
+	first = recipestest.Attach(t, one.ConnectString()).Link(t)
+	second = recipestest.Attach(t, two.ConnectString()).Link(t)
+	second.Cut()
+	links := map[string]*recipestest.Link{one.ConnectString(): first, two.ConnectString(): second}
+	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
+		if link := links[address]; link != nil {
+			return link.Dial(network, address, timeout)
+		}
+		return nil, errors.New("out of reach")
+	}
+	return connect(t, cluster.ConnectString(), append(opts, protocol.WithDialer(dial))...), first, second
 }

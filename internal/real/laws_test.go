@@ -13,12 +13,9 @@ var lawCells = flag.Int("laws.cells", 10, "how many verbs play each law, and how
 // The laws hold on a real server, too. -laws.seed chooses other verbs.
 func TestLawsOnRealServers(t *testing.T) {
 	player := laws.Real(ensemble.Real(t).ConnectString(), *lawCells)
-	for _, l := range []struct {
-		name string
-		law  func(*testing.T, *laws.Player)
-	}{
-		{"refused", laws.Refused}, {"cut", laws.Cut}, {"taken", laws.Taken}, {"killed", laws.Killed}, {"together", laws.Together},
+	for name, law := range map[string]func(*testing.T, *laws.Player){
+		"refused": laws.Refused, "cut": laws.Cut, "taken": laws.Taken, "killed": laws.Killed, "together": laws.Together,
 	} {
-		t.Run(l.name, func(t *testing.T) { l.law(t, player) })
+		t.Run(name, func(t *testing.T) { law(t, player) })
 	}
 }

@@ -19,12 +19,14 @@ func TestServerThatDemandsACredentialIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
 	suite.Needs(t, ensemble.Real(t), suite.EnforcedAuth)
 	server := ensemble.Start(t, 1, settings[suite.CredentialsDemanded]...)
+	// Without the credential, the client gives up and says why.
 	anonymous, err := protocol.Connect(suite.Lasting(t), server.ConnectString())
 	require.NoError(t, err)
 	defer anonymous.Close() // fails: the server closes no session without a credential
 	_, err = lock.New(anonymous, "/lock").Lock(suite.Lasting(t))
 	require.ErrorIs(t, err, protocol.ErrAuthRequired)
 
+	// With it, the lock works.
 	alice, err := protocol.Connect(suite.Lasting(t), server.ConnectString(), protocol.WithAuth("digest", []byte("alice:secret")))
 	require.NoError(t, err)
 	defer suite.Close(t, alice)
@@ -39,15 +41,14 @@ func TestQuotaOfARealServer(t *testing.T) {
 	require.NoError(t, err)
 	defer suite.Close(t, c)
 	s := suite.Session(t, c)
-	_, err = s.EnsurePath(suite.Lasting(t), "/full/lock")
-	require.NoError(t, err)
-	for _, dir := range []string{"/zookeeper/quota/full"} {
-		require.NoError(t, s.Create(suite.Lasting(t), dir, nil, 0))
-	}
+	suite.Ensure(t, s, "/full/lock")
+	// ZooKeeper's client creates these nodes when a quota is set, so the test does it.
+	require.NoError(t, s.Create(suite.Lasting(t), "/zookeeper/quota/full", nil, 0))
 	limit := []byte("count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2")
 	require.NoError(t, s.Create(suite.Lasting(t), "/zookeeper/quota/full/zookeeper_limits", limit, 0))
 	require.NoError(t, s.Create(suite.Lasting(t), "/zookeeper/quota/full/zookeeper_stats", []byte("count=2,bytes=0"), 0))
 
+	// The quota is used up, so nothing was created: the outcome is certain.
 	_, err = lock.New(c, "/full/lock").Lock(suite.Lasting(t))
 	require.ErrorIs(t, err, protocol.ErrQuotaExceeded)
 	_, err = queue.New(c, "/full/queue").Offer(suite.Lasting(t), []byte("x"))

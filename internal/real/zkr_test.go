@@ -3,16 +3,15 @@ package real_test
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -37,6 +36,17 @@ func buildZkr(t *testing.T, servers string) zkr {
 	}
 }
 
+// startReady starts a process, and waits until it says that it is ready.
+func startReady(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "ready\n", line)
+}
+
 // status returns the exit status of a process, and what it has printed.
 func status(t *testing.T, cmd *exec.Cmd) (int, string) {
 	t.Helper()
@@ -45,33 +55,6 @@ func status(t *testing.T, cmd *exec.Cmd) (int, string) {
 		require.ErrorAs(t, err, new(*exec.ExitError))
 	}
 	return cmd.ProcessState.ExitCode(), string(out)
-}
-
-func TestMemberOfAnEnsembleMayStopWhileACommandRuns(t *testing.T) {
-	cluster := ensemble.Start(t, 3, ensemble.WithConfig("maxSessionTimeout=120000"))
-	zkr, root := buildZkr(t, cluster.ConnectString()), cluster.Server(t).Root(t)
-	cmd := zkr("lock", "--timeout", "2m", root+"/lock", "--",
-		"sh", "-c", `trap 'exit 5' USR1; trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done`)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "ready\n", line)
-
-	// The member that zkr is connected to is among them.
-	for _, m := range cluster.Members() {
-		m.Stop()
-		s, _ := status(t, zkr("barrier", "set", root)) // once the others serve
-		require.Zero(t, s)
-		m.Start()
-		cluster.WaitHealthy()
-	}
-	require.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
-	require.Error(t, cmd.Wait())
-	assert.Equal(t, 5, cmd.ProcessState.ExitCode())
-	s, _ := status(t, zkr("lock", root+"/lock", "--", "true"))
-	assert.Zero(t, s)
 }
 
 type finding struct{ Check, Status, Found string }
@@ -92,6 +75,7 @@ func examine(t *testing.T, zkr zkr, args ...string) map[string]finding {
 func TestDoctorSaysHowManyMembersMayFail(t *testing.T) {
 	cluster := ensemble.Start(t, 3)
 	zkr := buildZkr(t, cluster.ConnectString())
+	// Three members, then two, then one.
 	findings := examine(t, zkr)
 	assert.Equal(t, "ok", findings["servers"].Status, findings["servers"])
 	assert.Equal(t, "ok", findings["quorum"].Status, findings["quorum"])
@@ -147,33 +131,27 @@ func TestForeignContendersAreRecognised(t *testing.T) {
 			}
 
 			// The servers soon remove empty containers, which Curator does not expect.
-			for _, path := range []string{root, root + "/lock", root + "/rw", root + "/queue", root + "/group"} {
-				err := suite.Session(t, srv.Client(t)).Create(t.Context(), path, nil, zk.FlagPersistent)
-				if !errors.Is(err, zk.ErrNodeExists) {
-					require.NoError(t, err)
+			suite.Keep(t, srv.Client(t), root+"/lock", root+"/rwlock", root+"/queue", root+"/group")
+			// One contender holds a lock (an exclusive one, or a shared one to read), and one
+			// waits.
+			for recipe, verbs := range map[string][2]string{"lock": {"lock", "lock"}, "rwlock": {"rlock", "wlock"}} {
+				path := root + "/" + recipe
+				peer.Do(t, verbs[0], recipe+"1", path)
+				waiter := peer.Start(verbs[1], recipe+"2", path)
+				p := twoContend(path)
+				require.Equal(t, recipe, p.Recipe)
+				if recipe == "rwlock" {
+					require.Equal(t, "write", p.Contenders[1].Mode)
 				}
+				peer.Do(t, "unlock", recipe+"1")
+				_, err := waiter.Wait(suite.Lasting(t))
+				require.NoError(t, err)
+				peer.Do(t, "unlock", recipe+"2")
 			}
 
-			peer.Do(t, "lock", "l1", root+"/lock")
-			waiter := peer.Start("lock", "l2", root+"/lock")
-			require.Equal(t, "lock", twoContend(root+"/lock").Recipe)
-			peer.Do(t, "unlock", "l1")
-			_, err := waiter.Wait(suite.Lasting(t))
-			require.NoError(t, err)
-			peer.Do(t, "unlock", "l2")
-
-			peer.Do(t, "rlock", "r1", root+"/rw")
-			waiter = peer.Start("wlock", "w1", root+"/rw")
-			p := twoContend(root + "/rw")
-			require.Equal(t, "rwlock", p.Recipe)
-			require.Equal(t, "write", p.Contenders[1].Mode)
-			peer.Do(t, "unlock", "r1")
-			_, err = waiter.Wait(suite.Lasting(t))
-			require.NoError(t, err)
-			peer.Do(t, "unlock", "w1")
-
+			// A queue and a group.
 			peer.Do(t, "offer", "q", root+"/queue", "data")
-			p = ps(t, zkr, root+"/queue")
+			p := ps(t, zkr, root+"/queue")
 			require.Equal(t, "queue", p.Recipe)
 			require.Equal(t, 1, p.Queue.Length)
 			require.NotNil(t, p.Queue.Oldest)
@@ -185,3 +163,65 @@ func TestForeignContendersAreRecognised(t *testing.T) {
 		})
 	}
 }
+
+// cons of a real server says when each client was heard, and why turns that into words.
+func TestWhySaysWhenAnEnsembleHeardOfTheHolder(t *testing.T) {
+	cluster := ensemble.Start(t, 3, ensemble.WithConfig("4lw.commands.whitelist=*"))
+	zkr, path := buildZkr(t, cluster.ConnectString()), cluster.Server(t).Root(t)+"/lock"
+	holder := zkr("lock", "--label", "nightly", path, "--", "sh", "-c", "echo ready; exec sleep 1000")
+	startReady(t, holder)
+	defer holder.Wait()
+	defer holder.Process.Signal(syscall.SIGTERM)
+
+	s, why := status(t, zkr("why", path, "--wait", "1m"))
+	require.Zero(t, s)
+	assert.Regexp(t, ` \(lock\): 1 hold, 0 wait\.\n  \S+:\d+ sh \(nightly\) \(session 0x[0-9a-f]+, node \S+\) holds for \d+s, after \d+s in line\.`, why)
+	assert.Regexp(t, `Its client: heard \S+ ago from 127\.0\.0\.1:\d+; without a word it goes by 20`, why)
+
+	// The server that the holder is connected to may be down, and it goes on elsewhere.
+	cluster.Followers()[0].Stop()
+	suite.Soon(t, func() bool {
+		_, why = status(t, zkr("why", path))
+		return strings.Contains(why, "Its client: heard ") || strings.Contains(why, "whether it is alive is unknown: ")
+	}, "an answer of the others")
+}
+
+// With a certificate, and no credential, new nodes are for the certificate alone.
+func TestZkrClosesNodesForItsCertificate(t *testing.T) {
+	a, server := startTLS(t)
+	as := func(subject string) []string {
+		files := filesOf(t, a, subject)
+		return []string{
+			"--servers", server.SecureConnectString(), "--tls-server-name", files.ServerName,
+			"--tls-ca", files.CA, "--tls-cert", files.Certificate, "--tls-key", files.Key,
+		}
+	}
+	zkr := buildZkr(t, server.SecureConnectString())
+	alice, bob := as("alice"), as("bob")
+	for _, c := range []struct {
+		as     []string
+		call   []string
+		status int
+		prints string
+	}{
+		// Nodes that alice creates are for her certificate alone.
+		{alice, []string{"value", "set", "/mine", "secret"}, 0, ""},
+		{alice, []string{"value", "get", "/mine"}, 0, "secret"},
+		{bob, []string{"value", "get", "/mine"}, refused, ""},
+		// A list of identities lets others in.
+		{alice, []string{"--acl", "x509:CN=alice:cdrwa,x509:CN=bob:r", "value", "set", "/shared", "for two"}, 0, ""},
+		{bob, []string{"value", "get", "/shared"}, 0, "for two"},
+		{bob, []string{"value", "set", "/shared", "mine"}, refused, ""},
+		// The credential may be asked for by name.
+		{bob, []string{"--auth", "x509:", "value", "set", "/bobs", "b"}, 0, ""},
+		{alice, []string{"value", "get", "/bobs"}, refused, ""},
+	} {
+		s, printed := status(t, zkr(slices.Concat(c.as, c.call)...))
+		require.Equal(t, c.status, s, c.call)
+		if c.prints != "" {
+			require.Equal(t, c.prints, printed, c.call)
+		}
+	}
+}
+
+const refused = 77 // zkr's exit status

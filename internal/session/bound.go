@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -15,11 +14,11 @@ type Bound struct {
 	*Session
 	View    *View
 	Patient bool    // calls wait for a server as long as the session lasts
-	Work    *Work   // whose attempts go on whatever becomes of the caller; or nil
+	Work    *Work   // attempts go on even if its caller has left; nil for callers that wait
 	Retried Retried // nil without an observer
 }
 
-// A Retried tells the observer of a pause after a failed attempt.
+// A Retried tells the observer about a pause after a failed attempt.
 type Retried func(ctx context.Context, session int64, pause time.Duration, err error)
 
 // In returns b for w.
@@ -29,9 +28,9 @@ func (b *Bound) In(w *Work) Bound {
 	return inside
 }
 
-// await blocks until requests may be made. It returns an error if ctx ends or the session is over
-// first, or if no server was heard for too long in a call that began at that time. Then work goes
-// on, and its caller gets the error.
+// await blocks until requests can be made. It returns an error if ctx or the session ends first, or
+// if a call that began at that time has waited for a server for too long. In the last case, work
+// goes on, and its caller gets the error.
 func (b *Bound) await(ctx context.Context, began time.Time) error {
 	for {
 		if ctx.Err() != nil {
@@ -41,11 +40,13 @@ func (b *Bound) await(ctx context.Context, began time.Time) error {
 			return err
 		}
 
-		gate, ready := b.Conn.Gate()
-		if ready {
+		gate := b.Conn.Gate()
+		if conn.IsClosed(gate) {
 			return nil
 		}
+
 		b.Awaited()
+
 		select {
 		case <-gate:
 		case <-b.Done():
@@ -56,14 +57,15 @@ func (b *Bound) await(ctx context.Context, began time.Time) error {
 				if b.Work == nil {
 					return err
 				}
+				// Work goes on. Only its caller gets the error.
 				b.Work.silent(err)
 			}
 		}
 	}
 }
 
-// Silence returns a channel that receives when a call that began at that time has perhaps waited for
-// too long. It is nil if nobody is to know that.
+// Silence returns a channel that receives when a call that began at that time has perhaps waited
+// for too long. It is nil if the call waits on in any case.
 func (b *Bound) Silence(began time.Time) <-chan time.Time {
 	if b.Patient || b.Work != nil && (b.Work.Caller == nil || b.Work.Unwanted() != nil) {
 		return nil
@@ -71,7 +73,7 @@ func (b *Bound) Silence(began time.Time) <-chan time.Time {
 	return time.After(max(time.Until(b.silentFrom(began)), 1)) // see conn.Sleep
 }
 
-// Exists returns the Stat of the node at an absolute path, or nil if there is none.
+// Exists returns the Stat of the node at an absolute path, or nil if there is no node.
 func (b *Bound) Exists(ctx context.Context, node string) (*zk.Stat, error) {
 	return Do(ctx, b, func(c *zk.Conn) (*zk.Stat, error) {
 		there, stat, err := c.Exists(node)
@@ -82,22 +84,34 @@ func (b *Bound) Exists(ctx context.Context, node string) (*zk.Stat, error) {
 	})
 }
 
-// Children returns the names of the children of the node at an absolute path, and its Stat.
-func (b *Bound) Children(ctx context.Context, node string) (names []string, stat *zk.Stat, err error) {
-	type answer struct {
-		names []string
-		stat  *zk.Stat
-	}
-	a, err := Do(ctx, b, func(c *zk.Conn) (a answer, err error) {
-		a.names, a.stat, err = c.Children(node)
-		return a, conn.Denied(err, "list the children of", node)
-	})
-	return a.names, a.stat, err
+// A reading is the answer to a read. The request can outlast the call, so it must not set the
+// call's results itself.
+type reading struct {
+	data  []byte
+	names []string
+	stat  *zk.Stat
 }
 
-// Sync makes the server catch up with the leader. It relies on its engagement: should the server not
-// answer, then neither does it answer the keeper of the session's trust, who asks too, and cuts the
-// connection.
+// Get returns the data and the Stat of the node at an absolute path.
+func (b *Bound) Get(ctx context.Context, node string) (data []byte, stat *zk.Stat, err error) {
+	r, err := Do(ctx, b, func(c *zk.Conn) (r reading, err error) {
+		r.data, r.stat, err = c.Get(node)
+		return r, conn.Denied(err, "read", node)
+	})
+	return r.data, r.stat, err
+}
+
+// Children returns the names of the children of the node at an absolute path, and its Stat.
+func (b *Bound) Children(ctx context.Context, node string) (names []string, stat *zk.Stat, err error) {
+	r, err := Do(ctx, b, func(c *zk.Conn) (r reading, err error) {
+		r.names, r.stat, err = c.Children(node)
+		return r, conn.Denied(err, "list the children of", node)
+	})
+	return r.names, r.stat, err
+}
+
+// Sync makes the server catch up with the leader. It needs no limit of its own: while it is
+// engaged, keep sends requests too, and cuts the connection if the server doesn't answer them.
 func (b *Bound) Sync(ctx context.Context, node string) error {
 	b.Engage()
 	defer b.Disengage()
@@ -106,11 +120,8 @@ func (b *Bound) Sync(ctx context.Context, node string) error {
 	return err
 }
 
-// Do makes a request until its outcome is definite, whoever waits for that. See [conn.Host].
+// Do repeats a request until its outcome is definite or the session ends.
 func (b *Bound) Do(request func(*zk.Conn) error) error {
 	_, err := Do(b.Life, b, func(c *zk.Conn) (struct{}, error) { return struct{}{}, request(c) })
 	return err
 }
-
-// String returns the ID of the session, as servers write it.
-func (s *Session) String() string { return fmt.Sprintf("session %#x", uint64(s.ID())) }

@@ -11,13 +11,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/conn"
 )
 
-// A Client opens a session whenever one has ended. All views of it share it. Its exported fields are
-// set before [Client.Start]. It is safe for concurrent use.
+// A Client opens a session whenever the one before has ended. All its views share it. Its exported
+// fields must be set before [Client.Start]. It is safe for concurrent use.
 type Client struct {
 	*Setup
 	Foreign Foreign
 	Root    *View        // the view that Connect made
-	Tell    func(Outage) // tells the observer, if there is one
+	Tell    func(Outage) // passes an outage to the observer
 	Retried Retried      // for requests of the client's own
 
 	listeners []listener
@@ -25,23 +25,23 @@ type Client struct {
 	close  context.CancelCauseFunc // ends Closing
 	stop   context.CancelFunc      // ends Work
 	ended  chan struct{}           // closed when Close has ended
-	endErr error                   // what Close returns; set before ended is closed
+	endErr error                   // the result of Close; set before ended is closed
 
-	attempts atomic.Int64 // to connect that have failed
+	attempts atomic.Int64 // failed attempts to connect
 
-	mu      sync.Mutex // protects what follows; nothing blocks while it is held
-	current *Session   // nil while there is none
+	mu      sync.Mutex // protects the fields below; nothing blocks while it is held
+	current *Session   // nil while there is no session
 	dialing *Session   // the session that is to become current
 	changed chan struct{}
 	failed  error // why there will never be a session
-	refused error // why the last attempt to open a session failed, if the servers refused a credential
+	refused error // the servers refused a credential when a session was last opened
 	state   State
 	outage  outage
-	granted map[time.Duration]bool // session timeouts that were logged
-	stopped bool                   // no goroutine may be started any more
+	granted time.Duration // the session timeout that was last logged
+	stopped bool          // no goroutine can be started any more
 	running sync.WaitGroup
 
-	unclosed map[*Session]error // lost sessions that are not known to be closed, and why
+	unclosed map[*Session]error // lost sessions that are perhaps still open, and why
 }
 
 // An Access is a client with one of its views.
@@ -50,7 +50,7 @@ type Access struct {
 	View View
 }
 
-// New returns a client that has not begun to connect, and its first view.
+// New returns a client that doesn't connect yet, with its first view.
 func New() *Access {
 	a := &Access{Client: &Client{
 		Setup:    &Setup{Ensemble: conn.NewEnsemble()},
@@ -72,7 +72,7 @@ func (c *Client) Listen(f func(State), callee *Callee) {
 
 // Start begins to connect.
 func (c *Client) Start() {
-	if c.Resolve != nil { // whatever the order of the options
+	if c.Resolve != nil { // in whatever order the options were
 		c.Lookup = c.Resolve
 	}
 	c.mu.Lock()
@@ -81,7 +81,7 @@ func (c *Client) Start() {
 	c.Spawn(c.run)
 }
 
-// Current returns the current session, as package protocol's Client.Session does.
+// Current returns the current session. It blocks until there is one: see protocol's Client.Session.
 func (c *Access) Current(ctx context.Context) (*Session, error) {
 	switch {
 	case c.View.Err != nil:
@@ -89,6 +89,7 @@ func (c *Access) Current(ctx context.Context) (*Session, error) {
 	case ctx == nil:
 		return nil, ErrNilContext
 	}
+
 	for {
 		if ctx.Err() != nil {
 			return nil, conn.ContextError(ctx)
@@ -107,6 +108,7 @@ func (c *Access) Current(ctx context.Context) (*Session, error) {
 		}
 
 		c.Awaited()
+
 		select {
 		case <-changed:
 		case <-c.Closing.Done():
@@ -121,41 +123,30 @@ func (c *Client) State() State {
 	c.mu.Lock()
 	s, state := c.current, c.state
 	c.mu.Unlock()
+	// The clocks can say that the session has ended before its goroutine notices.
 	if state != Closed && s != nil && s.Err() != nil {
 		return Lost
 	}
 	return state
 }
 
-// HeldAt returns what the current session holds at this path, if anything.
-func (c *Client) HeldAt(path string) (_ Held, found bool) {
-	c.mu.Lock()
-	s := c.current
-	c.mu.Unlock()
-	if s == nil {
-		return Held{}, false
-	}
-	return s.HeldAt(path)
-}
-
 // noSession returns the error of a call whose ctx ended before there was a session.
 func (c *Client) noSession(ctx context.Context) error {
 	c.mu.Lock()
-	s, refused := cmp.Or(c.dialing, c.current), c.refused
+	s, why := cmp.Or(c.dialing, c.current), c.refused
 	c.mu.Unlock()
 
-	if refused != nil {
-		return fmt.Errorf("%w: no session: %w", conn.ContextError(ctx), refused)
+	if why == nil && s != nil {
+		why = s.Conn.LastFailure()
 	}
-	if s != nil {
-		if failed := s.Conn.LastFailure(); failed != nil {
-			return fmt.Errorf("%w: no session: %w", conn.ContextError(ctx), failed)
-		}
+	if why == nil {
+		return fmt.Errorf("%w: no session", conn.ContextError(ctx))
 	}
-	return fmt.Errorf("%w: no session", conn.ContextError(ctx))
+
+	return fmt.Errorf("%w: no session: %w", conn.ContextError(ctx), why)
 }
 
-// Spawn runs f in a goroutine that Close waits for. Once Close has begun, it does nothing and
+// Spawn runs f in a goroutine that Close waits for. Once Close has begun, Spawn does nothing and
 // returns false.
 func (c *Client) Spawn(f func()) bool {
 	c.mu.Lock()
@@ -173,19 +164,13 @@ func (c *Client) announce() {
 	c.changed = make(chan struct{})
 }
 
-// review updates the client's state after a change of the connection of s.
+// review updates the state after a change of the connection of s. The caller holds mu.
 func (c *Client) review(s *Session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reviewLocked(s)
-}
-
-func (c *Client) reviewLocked(s *Session) {
 	switch {
 	case c.current != s || s.over():
 	case s.Conn.Link() != nil:
 		c.setState(Connected)
-		c.announce() // to those who wait for a session that has lapsed
+		c.announce() // wakes calls for which the session had lapsed
 	default:
 		c.setState(Suspended)
 	}
@@ -193,9 +178,11 @@ func (c *Client) reviewLocked(s *Session) {
 
 // setState posts a new state to the listeners. The caller holds mu.
 func (c *Client) setState(state State) {
+	// Closed is the last state.
 	if state == c.state || c.state == Closed {
 		return
 	}
+
 	c.state = state
 	switch state {
 	case Connected:
@@ -203,6 +190,7 @@ func (c *Client) setState(state State) {
 	case Suspended, Lost:
 		c.beginOutage()
 	}
+
 	for _, l := range c.listeners {
 		c.Foreign.Post(l.Callee, func() { l.f(state) }, state)
 	}

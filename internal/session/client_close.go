@@ -12,7 +12,7 @@ import (
 // closeTimeout bounds Close.
 const closeTimeout = 2 * time.Second
 
-// Close is that of package protocol.
+// Close is documented in package protocol.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	first := !c.stopped
@@ -26,9 +26,10 @@ func (c *Client) Close() error {
 		return c.endErr
 	}
 
+	// End the sessions. Some time must be left at the end to say what failed.
 	bound, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	ctx, stop := context.WithTimeout(bound, closeTimeout-closeTimeout/20) // leaves time to say what has failed
+	ctx, stop := context.WithTimeout(bound, closeTimeout-closeTimeout/20)
 	defer stop()
 	defer context.AfterFunc(ctx, c.stop)()
 	if dialing != nil {
@@ -38,18 +39,22 @@ func (c *Client) Close() error {
 		s.finish(fmt.Errorf("%w: %w", ErrLost, ErrClosed))
 	}
 
+	// Close the current session at the servers, and join the goroutines.
 	joined, failed := make(chan struct{}), make(chan error, 1)
 	go func() {
 		if s != nil {
 			failed <- c.dispose(ctx, s)
 		}
+
 		c.running.Wait()
 		close(joined)
 	}()
+
 	select {
 	case <-joined:
-	case <-bound.Done(): // a user's dialer does not return, or zk.Conn
+	case <-bound.Done(): // a user's dialer doesn't return (or zk.Conn doesn't)
 	}
+
 	select {
 	case c.endErr = <-failed:
 	default:
@@ -59,9 +64,11 @@ func (c *Client) Close() error {
 	}
 
 	c.mu.Lock()
+
 	for _, err := range c.unclosed {
 		c.endErr = errors.Join(c.endErr, err)
 	}
+
 	c.setState(Closed)
 	c.mu.Unlock()
 	c.stop()

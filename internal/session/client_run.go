@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -12,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// run opens sessions, one after the other, until Close begins.
+// run opens one session after another until Close begins.
 func (c *Client) run() {
 	connected := false
 	for short := 0; ; short++ {
@@ -22,19 +23,17 @@ func (c *Client) run() {
 			return
 		}
 
-		s := c.newSession()
+		s := newSession(c.Setup, c)
 		if err := c.open(s); err != nil {
 			s.finish(err)
 			refused := errors.Is(err, zk.ErrAuthFailed)
 			if refused {
-				// Nothing was done in the session, and closing it may take a credential, too.
+				// Nothing was done in the session, and to close it can take a credential, too.
 				s.Conn.Forget()
 			}
-			// In the background, as that may wait for the next session.
-			dispose := func() { c.dispose(c.Work, s.Session) }
-			if !c.Spawn(dispose) {
-				dispose()
-			}
+
+			// In the background because disposing can wait for the next session.
+			c.spawnOrRun(func() { c.dispose(c.Work, s) })
 			if !refused {
 				continue
 			}
@@ -43,7 +42,7 @@ func (c *Client) run() {
 				return
 			}
 
-			// The servers may accept the credential again in a while, as they have before.
+			// The servers have accepted the credential before and can do so again.
 			c.refuse(err)
 			conn.Sleep(c.Ensemble.Timeout, c.Closing.Done())
 			continue
@@ -55,21 +54,39 @@ func (c *Client) run() {
 		if time.Since(began) > s.Timeout() {
 			short = 0
 		}
-		if !c.retire(s.Session) {
+		if !c.retire(s) {
 			return
 		}
 	}
 }
 
+// spawnOrRun runs f in a goroutine, or itself if Close has begun.
+func (c *Client) spawnOrRun(f func()) {
+	if !c.Spawn(f) {
+		f()
+	}
+}
+
+// own returns s for requests of the client's own.
+func (c *Client) own(s *Session) *Bound {
+	return &Bound{Session: s, View: c.Root, Patient: true, Work: &Nobody, Retried: c.Retried}
+}
+
+func (c *Client) do(s *Session, request func(*zk.Conn) error) error { return c.own(s).Do(request) }
+
+func (c *Client) log() *slog.Logger { return c.Root.Log }
+
 // open makes s the current session as soon as the ensemble grants it.
-func (c *Client) open(s *Bound) error {
+func (c *Client) open(s *Session) error {
 	if err := s.Conn.Open(); err != nil {
 		return err
 	}
+
+	// From now on its requests draw on its account.
 	conns.Store(s.Conn.ZK(), s)
 
 	c.mu.Lock()
-	c.dialing = s.Session
+	c.dialing = s
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
@@ -84,7 +101,7 @@ func (c *Client) open(s *Bound) error {
 	case <-c.Closing.Done():
 		return ErrClosed
 	}
-	if err := c.authenticate(s); err != nil {
+	if err := c.authenticate(c.own(s)); err != nil {
 		return err
 	}
 
@@ -93,14 +110,16 @@ func (c *Client) open(s *Bound) error {
 	if c.stopped {
 		return ErrClosed
 	}
-	c.current, c.dialing, c.refused = s.Session, nil, nil // at once: Close ends each of the two in its own way
+
+	// All at once because Close ends the current session in another way than one being dialled.
+	c.current, c.dialing, c.refused = s, nil, nil
 	c.announce()
 	c.setState(Connected)
-	c.reviewLocked(s.Session)
+	c.review(s)
 	return nil
 }
 
-// fail makes all calls that wait for a session return err: there will never be one.
+// fail makes all calls that wait for a session return err because there will never be a session.
 func (c *Client) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +127,7 @@ func (c *Client) fail(err error) {
 	c.announce()
 }
 
-// refuse notes that the servers refuse a credential which they have accepted before.
+// refuse notes that the servers refuse a credential that they have accepted before.
 func (c *Client) refuse(err error) {
 	c.Root.Log.Warn("no session", "error", err, "next attempt after", c.Ensemble.Timeout)
 	c.mu.Lock()
@@ -116,37 +135,35 @@ func (c *Client) refuse(err error) {
 	c.refused = err
 }
 
-// authenticate sends the credentials, which zk.Conn then repeats on every connection of the
-// session.
+// authenticate sends the credentials. zk.Conn repeats them on every connection of the session.
 func (c *Client) authenticate(s *Bound) error {
 	for _, a := range c.Ensemble.Credentials {
-		_, err := Do(s.Life, s, func(c *zk.Conn) (struct{}, error) {
-			return struct{}{}, c.AddAuth(a.Scheme, a.Secret())
-		})
-		if err != nil {
+		if err := s.Do(func(c *zk.Conn) error { return c.AddAuth(a.Scheme, a.Secret()) }); err != nil {
 			return fmt.Errorf("auth %s: %w", a, err)
 		}
 	}
 	return c.identify(s)
 }
 
-// retire takes a session that is over out of use, and starts to close it at the servers. It returns
-// false if Close does that.
+// retire takes a session out of use that has ended and begins to close it at the servers. It
+// returns false if Close does that.
 func (c *Client) retire(s *Session) bool {
 	c.mu.Lock()
+	// Close closes the current session itself.
 	mine := !c.stopped
 	if mine {
 		c.current = nil
 		c.setState(Lost)
 		c.unclosed[s] = conn.Unclosed(s.ID())
 	}
+
 	c.mu.Unlock()
 	if !mine {
 		return false
 	}
 
 	c.Root.Log.Warn("session lost", "session", layout.SessionID(s.ID()), "error", s.Err())
-	dispose := func() {
+	c.spawnOrRun(func() {
 		err := c.dispose(c.Work, s)
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -155,27 +172,27 @@ func (c *Client) retire(s *Session) bool {
 		} else {
 			c.unclosed[s] = err
 		}
-	}
-	if !c.Spawn(dispose) {
-		dispose()
-	}
+	})
+
 	return true
 }
 
-// noteChange notes what has become of a connection of s.
 func (c *Client) noteChange(s *Session, change conn.Change) {
 	if change == conn.Failed {
 		c.attempts.Add(1)
 		return
 	}
+
+	c.mu.Lock()
 	c.review(s)
+	c.mu.Unlock()
 	if granted := s.Timeout(); change == conn.Connected && granted != c.Ensemble.Timeout {
 		c.tellGranted(granted)
 	}
 }
 
-// dispose closes a session that is over at the servers, unless they have ended it, and joins its
-// goroutines. It tries to close the session until ctx ends, and then returns an error.
+// dispose closes a session that has ended at the servers unless they have ended it and joins its
+// goroutines. It tries to close the session until ctx ends and then returns an error.
 func (c *Client) dispose(ctx context.Context, s *Session) error {
 	defer conns.Delete(s.Conn.ZK())
 	return s.Conn.Close(ctx, c.awaitSession)
@@ -190,20 +207,11 @@ func (c *Client) awaitSession(ctx context.Context) {
 		if there {
 			return
 		}
+
 		select {
 		case <-changed:
 		case <-c.Closing.Done():
 		case <-ctx.Done():
 		}
 	}
-}
-
-// newSession returns a session, for work of the client itself.
-func (c *Client) newSession() *Bound {
-	b := &Bound{View: c.Root, Patient: true, Work: &Nobody, Retried: c.Retried}
-	b.Session = newSession(c.Setup, owner{
-		log: c.Root.Log, do: b.Do,
-		changed: func(change conn.Change) { c.noteChange(b.Session, change) },
-	})
-	return b
 }

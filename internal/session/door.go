@@ -1,7 +1,7 @@
 package session
 
-// A Door leads from a user's value to what it stands for in here, which no page for users shows: a
-// public type embeds an alias of it, whose name is unexported. Only packages of this module can
+// A Door leads from a user's value to a value of this package, which no page for users shows. A
+// public type embeds an alias of Door with an unexported name. Only packages of this module can
 // call [Open].
 type Door[T any] struct{ in *T }
 
@@ -10,5 +10,5 @@ func Behind[T any](in *T) Door[T] { return Door[T]{in} }
 
 func (d Door[T]) open() *T { return d.in }
 
-// Open returns what is behind the door of a user's value.
+// Open returns the value behind the door of a user's value.
 func Open[T any](value interface{ open() *T }) *T { return value.open() }

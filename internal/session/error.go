@@ -1,6 +1,6 @@
-// Package session is the kernel of a client: one session after another, how long each can be
-// trusted, what is held in it, and how requests are made in it. Package protocol shows users what
-// they need of it, and package protocol/recipe what authors of recipes do.
+// Package session is the kernel of a client. It opens one session after another, decides how long
+// each can be trusted, knows the locks of each, and makes requests in it. Package protocol is its
+// front for users, and package protocol/recipe its front for authors of recipes.
 package session
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// Package protocol has these errors, too, and says what they mean.
+// Package protocol exports these errors and documents them.
 var (
 	ErrLost          = errors.New("lost")
 	ErrUntrusted     = errors.New("can no longer be trusted")
@@ -23,13 +23,13 @@ var (
 	ErrAuthRequired  = errors.New("authentication required: see WithAuth")
 )
 
-// The errors of calls that were given nothing.
+// These are the errors of calls without a context or a client.
 var (
 	ErrNilContext = errors.New("nil context")
 	ErrNoClient   = errors.New("nil client: make one with Connect")
 )
 
-// Servers refuse requests for reasons that zk.Conn has no errors for.
+// refusals are our errors for refusals that zk.Conn has no errors for.
 var refusals = map[zkwire.Code]error{
 	zkwire.CodeThrottled:     ErrThrottled,
 	zkwire.CodeReadOnly:      ErrReadOnly,

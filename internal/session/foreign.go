@@ -11,20 +11,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/pace"
 )
 
-// maxCalls is how many calls may be due to one callee before some are left out. It bounds the
-// memory that a call that blocks costs.
+// maxCalls is how many calls can be due to one callee before some are left out. It bounds the
+// memory that a blocked call costs.
 const maxCalls = 1000
 
 // A Callee is a logger, an observer or a state listener: the user's code, which may block, panic,
 // or call runtime.Goexit.
 type Callee struct {
-	key  any                               // callees with the same key are one
+	key  any                               // callees with the same key share a queue
 	what string                            // "observer"
-	say  func(message string, args ...any) // logs a warning; a logger's own say writes it
-	log  bool                              // it is a logger
+	say  func(message string, args ...any) // logs a warning (a logger writes it)
+	log  bool                              // the callee is a logger
 }
 
-// CalleeOf returns a callee for v, which is its key if that can be compared.
+// CalleeOf returns a callee for v. If v can be compared, it is the key.
 func CalleeOf(v any, what string, say func(string, ...any)) *Callee {
 	c := &Callee{key: v, what: what, say: say}
 	if !reflect.ValueOf(v).Comparable() {
@@ -33,11 +33,12 @@ func CalleeOf(v any, what string, say func(string, ...any)) *Callee {
 	return c
 }
 
-// A Foreign calls callees. Each has a queue, and a goroutine that lives only while the queue is not
-// empty. So no callee holds up another one, or whoever posts a call. It is safe for concurrent use.
+// A Foreign calls callees. Each callee has a queue, and a goroutine that lives only while the queue
+// is not empty. So no callee delays another callee, or the code that posts a call. It is safe for
+// concurrent use.
 type Foreign struct {
-	mu     sync.Mutex     // protects what follows; nothing blocks while it is held
-	queues map[any]*calls // those that are not empty
+	mu     sync.Mutex     // protects queues; nothing blocks while it is held
+	queues map[any]*calls // only queues that aren't empty
 }
 
 // A listener is a state listener.
@@ -46,24 +47,24 @@ type listener struct {
 	*Callee
 }
 
-// calls are due to one callee, oldest first. The foreign's mu protects them.
+// calls are the calls due to one callee, the oldest first. The mu of Foreign protects them.
 type calls struct {
 	to      *Callee
 	due     []call
-	omitted int  // calls since the queue was last empty
-	failed  bool // a call has panicked or ended its goroutine since then
+	omitted int  // calls left out since the queue was last empty
+	failed  bool // since then a call has panicked or ended its goroutine
 	calling bool
 	idle    chan struct{} // closed when the queue is empty
 }
 
-// A call is a function that reports a state, or something else if state is zero.
+// A call is a function. If it reports a state, it says which.
 type call struct {
 	f     func()
 	state State
 }
 
-// Post queues a call, without blocking. If too many calls are due, it leaves out the call, or states
-// that cancel each other out.
+// Post queues a call, without blocking. If too many calls are due, it leaves out the call, or two
+// states that cancel each other out.
 func (f *Foreign) Post(to *Callee, do func(), state State) {
 	f.mu.Lock()
 	q := f.queues[to.key]
@@ -72,11 +73,14 @@ func (f *Foreign) Post(to *Callee, do func(), state State) {
 		if f.queues == nil {
 			f.queues = make(map[any]*calls)
 		}
+
 		f.queues[to.key] = q
 		go f.run(q)
 	}
+
 	first := q.add(call{do, state})
 	f.mu.Unlock()
+	// A logger can't be warned about itself.
 	if first && !to.log {
 		to.say(to.what + " is too slow: events are left out")
 	}
@@ -95,35 +99,35 @@ func (q *calls) add(next call) (first bool) {
 		q.due = q.due[:n-1]
 		return false
 	}
+
 	q.due = append(q.due, next)
 	return false
 }
 
 // run makes the calls until none is due.
 func (f *Foreign) run(q *calls) {
-	over := false
+	done := false
 	defer func() {
-		if !over { // a call has panicked, or ended this goroutine
+		if !done { // a call has panicked, or ended this goroutine
 			f.goOn(q, recover())
 		}
 	}()
-	for {
-		next := f.next(q)
-		if next == nil {
-			over = true
-			return
-		}
+
+	for next := f.next(q); next != nil; next = f.next(q) {
 		next()
 	}
+
+	done = true
 }
 
-// next returns the next call, or nil if none is due. In the end it says how many were left out.
+// next returns the next call, or nil if none is due. The last call says how many were left out.
 func (f *Foreign) next(q *calls) func() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	q.calling = len(q.due) > 0
 	if q.calling {
 		next := q.due[0]
+		// The queue must not keep the call's values alive.
 		q.due[0] = call{}
 		q.due = q.due[1:]
 		return next.f
@@ -132,19 +136,21 @@ func (f *Foreign) next(q *calls) func() {
 		q.omitted = 0
 		return func() { q.to.say(q.to.what+" was too slow: events were left out", "count", n) }
 	}
+
 	delete(f.queues, q.to.key)
 	close(q.idle)
 	return nil
 }
 
-// goOn makes the calls that are left after one has not returned.
+// goOn makes the remaining calls in another goroutine, after a call that didn't return.
 func (f *Foreign) goOn(q *calls, panicked any) {
 	f.mu.Lock()
 	first := !q.failed
 	q.failed = true
 	if q.to.log {
-		q.omitted += min(1, len(q.due)) // which is said if the logger takes anything
+		q.omitted += min(1, len(q.due)) // the logger itself gets the number, if it takes anything
 	}
+
 	f.mu.Unlock()
 	go f.run(q)
 	if first && !q.to.log {
@@ -152,10 +158,10 @@ func (f *Foreign) goOn(q *calls, panicked any) {
 	}
 }
 
-// drain blocks until the queues are empty or ctx ends. It does not wait for an observer or a
-// listener that is being called, which may be the caller.
+// drain blocks until the queues are empty or ctx ends. It doesn't wait for a call of an observer or
+// a listener that is under way because that call can be the caller.
 func (f *Foreign) drain(ctx context.Context) {
-	for _, loggers := range []bool{false, true} { // to which the others may have something to say
+	for _, loggers := range []bool{false, true} { // loggers last, because the others log
 		f.mu.Lock()
 		var wait []chan struct{}
 		for _, q := range f.queues {
@@ -163,7 +169,9 @@ func (f *Foreign) drain(ctx context.Context) {
 				wait = append(wait, q.idle)
 			}
 		}
+
 		f.mu.Unlock()
+
 		for _, idle := range wait {
 			select {
 			case <-idle:
@@ -180,10 +188,10 @@ type queuedLog struct {
 	to      *Callee
 	handler func() slog.Handler
 	least   slog.Level
-	debug   *atomic.Bool // the user's handler takes debug messages; looked at again with each record
+	debug   *atomic.Bool // the user's handler took debug messages when it got the last record
 }
 
-// Queued returns a logger that never blocks and passes records on to l.
+// Queued returns a logger that never blocks and passes its records to l.
 func (f *Foreign) Queued(l *slog.Logger) *slog.Logger {
 	h := queuedLog{queues: f, handler: l.Handler, debug: new(atomic.Bool)}
 	h.debug.Store(l.Enabled(context.Background(), slog.LevelDebug))
@@ -191,7 +199,8 @@ func (f *Foreign) Queued(l *slog.Logger) *slog.Logger {
 	return slog.New(h)
 }
 
-// defaultLog passes warnings and errors on to slog's default logger, as it is at that time.
+// defaultLog returns a logger that passes warnings and errors to the default logger that slog has
+// at that time.
 func (f *Foreign) defaultLog() *slog.Logger {
 	h := queuedLog{
 		queues: f, handler: func() slog.Handler { return slog.Default().Handler() }, least: slog.LevelWarn, debug: new(atomic.Bool),
@@ -211,6 +220,7 @@ func (h queuedLog) Handle(ctx context.Context, r slog.Record) error {
 		if to.Enabled(ctx, r.Level) {
 			to.Handle(ctx, r)
 		}
+
 		h.debug.Store(to.Enabled(context.Background(), slog.LevelDebug))
 	}, 0)
 	return nil

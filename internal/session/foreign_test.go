@@ -21,16 +21,19 @@ func TestBlockedCalleeBoundsItsQueueAndMissesNoLoss(t *testing.T) {
 		f.Post(to, func() { <-release }, 0)
 		synctest.Wait()
 		tell := func(s State) { f.Post(to, func() { told = append(told, s) }, s) }
+
 		for range 5 * maxCalls {
 			f.Post(to, func() { events++ }, 0)
 			tell(Suspended)
 			tell(Connected)
 		}
+
 		for range 5 * maxCalls {
 			tell(Suspended)
 			tell(Lost)
 			tell(Connected)
 		}
+
 		tell(Suspended)
 		close(release)
 		synctest.Wait()
@@ -40,14 +43,15 @@ func TestBlockedCalleeBoundsItsQueueAndMissesNoLoss(t *testing.T) {
 		require.Less(t, events, maxCalls)
 		require.Contains(t, told, Lost)
 		require.Equal(t, Suspended, told[len(told)-1])
+
 		for i := 1; i < len(told); i++ {
 			require.NotEqual(t, told[i-1], told[i])
 		}
 	})
 }
 
-// TestCalleeThatDoesNotReturnStopsNoOther has one that blocks, one that panics and one that ends its
-// goroutine.
+// TestCalleeThatDoesNotReturnStopsNoOther has a callee that blocks, a callee that panics and a
+// callee that ends its goroutine.
 func TestCalleeThatDoesNotReturnStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Foreign
@@ -60,12 +64,15 @@ func TestCalleeThatDoesNotReturnStopsNoOther(t *testing.T) {
 			calls int
 		}{{"blocks", func() { <-release }, 1}, {"panics", func() { panic("x") }, 2}, {"ends", runtime.Goexit, 2}} {
 			to, calls := CalleeOf(does.what, does.what, func(message string, _ ...any) { said = append(said, message) }), 0
+
 			for range 2 {
 				f.Post(to, func() { calls++; does.call() }, 0)
 			}
+
 			synctest.Wait()
 			require.Equal(t, does.calls, calls, does.what)
 		}
+
 		require.Equal(t, []string{"panics panicked: x", "ends ended its goroutine"}, said)
 	})
 }

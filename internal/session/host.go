@@ -12,34 +12,35 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/trust"
 )
 
-// A host is what a session is to its connections: see [conn.Host].
-type host struct{ s *Session }
+// A host is a session as its connections see it: see [conn.Host].
+type host struct{ *Session }
 
-func (h host) Resume(dialled time.Time, timeout time.Duration) (hold bool, err error) {
-	s := h.s
+func (s host) Resume(dialled time.Time, timeout time.Duration) (hold bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return false, s.err
 	}
+
+	// No goroutine may have looked at the clocks since trust ran out.
 	if err := s.overdue(time.Now()); err != nil {
 		return false, err
 	}
+
 	s.trust.Began(dialled, timeout)
 	return len(s.holders) > 0 && s.trust.Agreed(time.Now()) >= timeout/2, nil
 }
 
-func (h host) Answered(sent, at time.Time, by trust.Witness) {
-	s := h.s
+func (s host) Answered(sent, at time.Time, by trust.Witness) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// An answer that comes too late must not revive locks whose loss a caller may have seen.
 	if s.overdue(at) == nil {
 		s.trust.Answered(sent, at, by)
 	}
 }
 
-func (h host) Stake() conn.Stake {
-	s := h.s
+func (s host) Stake() conn.Stake {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -48,38 +49,31 @@ func (h host) Stake() conn.Stake {
 	case s.EphemeralBytes() > 0:
 		return conn.StakePlace
 	}
+
 	return conn.StakeNothing
 }
 
-func (h host) Silent() bool {
-	s := h.s
+func (s host) Silent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.trust.Silent(time.Now())
 }
 
-func (h host) Holds() bool {
-	s := h.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.holders) > 0
-}
+func (s host) Holds() bool { return s.holds() > 0 }
 
-func (h host) Err() error { return h.s.Err() }
+func (s host) Gone(why error) { s.finish(fmt.Errorf("%w: %w", ErrLost, why)) }
 
-func (h host) Gone(why error) { h.s.finish(fmt.Errorf("%w: %w", ErrLost, why)) }
-
-func (h host) Changed(c conn.Change) {
+func (s host) Changed(c conn.Change) {
 	if c == conn.Connected {
-		h.s.poke()
+		s.poke()
 	}
-	h.s.client.changed(c)
+	s.client.noteChange(s.Session, c)
 }
 
-func (h host) Deleted(path string) { h.s.account.gone(path) }
+func (s host) Deleted(path string) { s.account.gone(path) }
 
-func (h host) Do(request func(*zk.Conn) error) error { return h.s.client.do(request) }
+func (s host) Do(request func(*zk.Conn) error) error { return s.client.do(s.Session, request) }
 
-func (h host) Log(level slog.Level, message string, args ...any) {
-	h.s.client.log.Log(context.Background(), level, message, args...)
+func (s host) Log(level slog.Level, message string, args ...any) {
+	s.client.log().Log(context.Background(), level, message, args...)
 }

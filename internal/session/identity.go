@@ -1,7 +1,7 @@
 package session
 
 import (
-	"crypto/sha1" //nolint:gosec // what servers compute
+	"crypto/sha1" //nolint:gosec // servers compute it
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -12,45 +12,52 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// identify finds out what new nodes get whose ACL nothing else says: all permissions for the
-// identities of the credentials alone. The connection may have more identities than these.
+// identify finds out the default ACL of new nodes, which grants everything to the identities of the
+// credentials and nothing to others. (The connection can have more identities than these.)
 func (c *Client) identify(s *Bound) error {
-	var own []zk.ACL
-	var asked []zk.ACL
+	var own, asked []zk.ACL
 	for _, a := range c.Credentials {
 		switch {
 		case !a.Identifies():
+			continue
 		case a.Scheme == "digest":
 			own = append(own, zk.ACL{Perms: zk.PermAll, Scheme: "digest", ID: digestOf(a.Secret())})
+			continue
 		case c.Root.AnyACL:
-		default:
-			if asked == nil {
-				var err error
-				if asked, err = s.whoAmI(); err != nil {
-					return fmt.Errorf("%w: the servers do not say which identity that is: give WithACL: %w", zk.ErrAuthFailed, err)
-				}
-			}
-			n := len(own)
-			for _, id := range asked {
-				if id.Scheme == a.Scheme {
-					own = append(own, id)
-				}
-			}
-			if len(own) == n {
-				return fmt.Errorf("auth %s: %w: the servers know no identity of this scheme: give WithACL", a, zk.ErrAuthFailed)
+			continue
+		}
+
+		// Only the servers know which identity a credential of another scheme is.
+		if asked == nil {
+			var err error
+			if asked, err = s.whoAmI(); err != nil {
+				return fmt.Errorf("%w: the servers do not say which identity that is: give WithACL: %w", zk.ErrAuthFailed, err)
 			}
 		}
+
+		known := len(own)
+
+		for _, id := range asked {
+			if id.Scheme == a.Scheme {
+				own = append(own, id)
+			}
+		}
+		if len(own) == known {
+			return fmt.Errorf("auth %s: %w: the servers know no identity of this scheme: give WithACL", a, zk.ErrAuthFailed)
+		}
 	}
+
 	if len(own) > 0 {
-		c.own.Store(&own)
+		c.ownACL.Store(&own)
 	}
+
 	return nil
 }
 
 // digestOf returns the identity that servers make of a credential of the scheme "digest".
 func digestOf(credential []byte) string {
 	user, _, _ := strings.Cut(string(credential), ":")
-	sum := sha1.Sum(credential) //nolint:gosec // what servers compute
+	sum := sha1.Sum(credential) //nolint:gosec // servers compute it
 	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
@@ -61,10 +68,12 @@ func (b *Bound) whoAmI() (ids []zk.ACL, err error) {
 		if w == nil {
 			return nil, zk.ErrConnectionClosed
 		}
+
 		r := w.Ask(zkwire.OpWhoAmI, "", nil)
 		if r.Code != zkwire.CodeOK {
 			return nil, conn.ErrorOf(r.Code)
 		}
+
 		body := zkwire.Decoder{Rest: r.Body}
 		body.Vector(func() {
 			ids = append(ids, zk.ACL{Perms: zk.PermAll, Scheme: body.String(), ID: body.String()})
@@ -72,6 +81,7 @@ func (b *Bound) whoAmI() (ids []zk.ACL, err error) {
 		if body.Bad {
 			err = zkwire.ErrMalformed
 		}
+
 		return ids, err
 	})
 }

@@ -34,8 +34,8 @@ import (
 // If no answer comes within T/6, the session cuts the connection and tries another server, with T/4
 // left to come back. If the next server takes as long, the quorum is slow, and reconnecting only
 // begins the wait again. So the limit doubles with each cut and stays at twice the time of the last
-// write. Meanwhile the session sends requests at the same pace, because carried is only as recent
-// as they are close. A quorum that takes almost T/4 for each write loses nothing, even if it begins
+// write. Meanwhile the session sends requests at the same pace because carried is only as recent
+// as they are close. A quorum that takes almost T/4 for each write loses nothing even if it begins
 // to without notice.
 //
 // Progress of a long request or reply is a sign of life, too (zk.Conn gives it 2/3 T in all). Just
@@ -46,13 +46,14 @@ func (s *Session) keep() {
 	defer timer.Stop()
 
 	var pending proofs     // not answered yet
-	var sent time.Time     // when the last one was
-	var slow time.Duration // how long an answer may take, if that is longer than usual
+	var sent time.Time     // when the last proof was sent
+	var slow time.Duration // how long an answer can take after slow answers; at first 0
 	for s.Err() == nil {
 		if s.Conn.Ended() {
 			host{s}.Gone(conn.ErrUserClosed)
 			return
 		}
+
 		now, w := time.Now(), s.Conn.Link()
 		s.mu.Lock()
 		timeout := s.trust.Timeout()
@@ -64,10 +65,12 @@ func (s *Session) keep() {
 		case s.releasing > 0:
 			end = s.trust.SilentAt()
 		}
+
 		renewable := s.trust.Renewable()
-		if len(pending) > 0 && pending[0].over != w { // they have ended with their connection
+		if len(pending) > 0 && pending[0].over != w { // proofs end with their connection
 			pending, sent = nil, time.Time{}
 		}
+
 		due, write := s.due(now, pending.write())
 
 		// An answer that is late, or renews nothing, must not make keep spin.
@@ -75,11 +78,13 @@ func (s *Session) keep() {
 		if sent.After(s.trust.Confirmed()) {
 			due = trust.Later(due, sent.Add(soon))
 		}
+
 		s.wakes = now.Add(timeout) // engage wakes keep earlier
 		s.mu.Unlock()
 
+		// Send a proof if it is due, even if earlier proofs are under way: the reports of contacts
+		// must stay as close together as usual.
 		if w != nil && engaged && !now.Before(due) {
-			// Earlier ones may be under way. So reports of contacts are as close together as usual.
 			pending, sent = append(pending, s.prove(w, now, write)), now
 			due = now.Add(soon)
 		}
@@ -89,9 +94,9 @@ func (s *Session) keep() {
 			next = trust.Earlier(next, due)
 		}
 
-		// A silent server has to be left while there is time for another one. If the server before
-		// was left for the same reason, or answers have been slow, the quorum is slow. Leaving
-		// would then only begin the wait anew.
+		// Leave a silent server while there is time for another server. If answers have been slow,
+		// or the server before was silent too, the quorum is slow, and leaving would only begin the
+		// wait again.
 		usual := trust.Silence.Of(timeout)
 		if len(pending) > 0 {
 			limit := trust.Later(pending[0].at, w.Progressed()).Add(max(usual, slow))
@@ -103,7 +108,7 @@ func (s *Session) keep() {
 			}
 		}
 
-		// A resumption may renew trust that is about to run out, as the leader takes part in it.
+		// Just before trust runs out, resume once more if that renews it (the leader takes part).
 		if w != nil && holds && renewable {
 			last := trust.Later(end.Add(-trust.Last.Of(timeout)), w.Dialled().Add(usual))
 			if now.Before(last) {
@@ -126,6 +131,7 @@ func (s *Session) keep() {
 			if took := time.Since(pending[0].at); answered && (pending[0].write || 2*took > slow) {
 				slow = 2 * took
 			}
+
 			pending = pending[1:]
 		case <-s.wake:
 		case <-timer.C:
@@ -134,14 +140,14 @@ func (s *Session) keep() {
 }
 
 // due returns when the next request that renews trust is due while s is engaged, and whether it
-// must be a write. While a write is under way it need not be one. A contender that has just come
-// makes requests itself. The caller holds mu.
+// must be a write. While a write is under way, it can be a sync. A contender that has just come
+// makes requests itself, so keep waits a moment. The caller holds mu.
 func (s *Session) due(now time.Time, writing bool) (at time.Time, write bool) {
 	at, write = s.trust.Due(now, writing)
 	return trust.Later(at, s.engagedAt.Add(trust.Soon.Of(s.trust.Timeout()))), write
 }
 
-// wakeBy makes keep look at the clocks at that time, at the latest. The caller holds mu.
+// wakeBy makes keep look at the clocks at that time or before it. The caller holds mu.
 func (s *Session) wakeBy(at time.Time) {
 	if s.wakes.After(at) {
 		s.poke()
@@ -164,11 +170,11 @@ type proof struct {
 	answered chan bool // receives whether there was an answer
 }
 
-// proofs are oldest first. They are answered in that order.
+// proofs are the proofs under way, the oldest first. Answers come in that order.
 type proofs []proof
 
-// oldest returns a channel that receives whether the oldest proof was answered. It is nil if there
-// is none.
+// oldest returns a channel that receives whether the oldest proof was answered. It is nil without
+// proofs.
 func (ps proofs) oldest() <-chan bool {
 	if len(ps) == 0 {
 		return nil
@@ -188,16 +194,18 @@ func (s *Session) prove(w *conn.Link, now time.Time, write bool) proof {
 	if write {
 		op, path, fields = s.fence()
 	}
+
 	s.Ensemble.Spawn(func() {
-		// The connection notes what the answer proves.
+		// The connection itself passes the answer to host.Answered.
 		w.Send(op, path, fields, func(r conn.Reply) { p.answered <- r.By != trust.Member })
 	})
+
 	return p
 }
 
-// fence is a write that the quorum votes on and that changes nothing: the delete of a node that
-// does not exist, below another one that does not. No permission is needed for that, and a member
-// that checks ACLs by itself finds none to check, and passes it on.
+// fence returns a write that the quorum votes on and that changes nothing: it deletes a node that
+// doesn't exist, below another node that doesn't exist. It needs no permission. (A member that
+// checks ACLs by itself finds no ACL there and passes the write on.)
 func (s *Session) fence() (op zkwire.Op, path string, fields []byte) {
 	return zkwire.OpDelete, s.Chroot + "/" + s.NewOwner().String() + "/x", zkwire.AppendInt32(nil, -1)
 }

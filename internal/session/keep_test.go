@@ -30,6 +30,7 @@ func TestContendersOfABusySessionDoNotWakeItsKeeper(t *testing.T) {
 			s.Engage()
 			s.Disengage()
 		}
+
 		require.Empty(t, s.wake)
 
 		asked := time.Now()

@@ -9,50 +9,52 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// The client tells its logger and its observer when it has had no connection for this long, and
-// then at intervals that double up to a minute.
+// A client without a connection notifies its logger and its observer after firstNotice and then at
+// intervals that double up to rarestNotice.
 const (
 	firstNotice  = time.Second
 	rarestNotice = time.Minute
 )
 
-// An outage is a time without a connection. A connection that does not last ends no outage, so one
-// that comes and goes is told of, too. The mu of the client protects it.
+// An outage is a time without a connection. A connection that doesn't last ends no outage. So
+// there are notices about a connection that comes and goes, too. The client's mu protects it.
 type outage struct {
 	notice   *time.Timer
 	began    time.Time
 	back     time.Time     // when there was a connection again; zero while there is none
-	due      time.Time     // when the next notice is
-	pause    time.Duration // until the one after it
-	attempts int64         // that had failed before it
-	told     bool          // a notice has come since there was a connection
+	due      time.Time     // when the next notice is due
+	pause    time.Duration // from that notice to the one after it
+	attempts int64         // failed attempts before the outage
+	noticed  bool          // there was a notice since there was a connection
 }
 
-// An Outage is what the observer is told of a time without a connection.
+// An Outage describes a time without a connection to the observer.
 type Outage struct {
-	Session  int64 // that lasts, or 0
-	Attempts int   // to connect that have failed
+	Session  int64 // the current session, or 0
+	Attempts int   // failed attempts to connect
 	Lasted   time.Duration
-	Err      error // of the last of these
+	Err      error // of the last attempt
 }
 
 // beginOutage notes that there is no connection. The caller holds mu.
 func (c *Client) beginOutage() {
 	o, now := &c.outage, time.Now()
+	// A connection that didn't last does not end the outage before it.
 	lasted := !o.back.IsZero() && now.Sub(o.back) >= firstNotice
 	if o.began.IsZero() || lasted {
 		o.began, o.attempts = now, c.attempts.Load()
 		o.due, o.pause = now.Add(firstNotice), 2*firstNotice
 	}
 	o.back = time.Time{}
-	o.schedule(now, c)
+	c.scheduleNotice(now)
 }
 
-func (o *outage) schedule(now time.Time, c *Client) {
-	o.stop()
+// scheduleNotice sets the timer for the next notice. The caller holds mu.
+func (c *Client) scheduleNotice(now time.Time) {
+	c.outage.stop()
 	if !c.stopped {
-		// A nanosecond at least, see sleep.
-		o.notice = time.AfterFunc(max(o.due.Sub(now), 1), func() { c.Spawn(c.tellOfOutage) })
+		wait := max(c.outage.due.Sub(now), 1) // see conn.Sleep
+		c.outage.notice = time.AfterFunc(wait, func() { c.Spawn(c.tellOfOutage) })
 	}
 }
 
@@ -67,35 +69,38 @@ func (c *Client) endOutage() {
 	o := &c.outage
 	o.stop()
 	o.back = time.Now()
-	if !o.told || c.stopped {
+	if !o.noticed || c.stopped {
 		return
 	}
-	o.told = false
+	o.noticed = false
 	c.Root.Log.Info("connected again", "session", layout.SessionID(c.current.ID()), "after", o.back.Sub(o.began).Round(time.Millisecond))
 }
 
-// tellOfOutage tells the logger and the observer that there still is no connection, and until when
-// what is held can be trusted.
+// tellOfOutage notifies the logger and the observer that there is still no connection, and says at
+// which time locks will be lost.
 func (c *Client) tellOfOutage() {
 	c.mu.Lock()
 	o, now := &c.outage, time.Now()
-	if c.state == Connected || now.Before(o.due) { // it has come back, and perhaps gone again
+	if c.state == Connected || now.Before(o.due) { // it is back, and perhaps gone again
 		c.mu.Unlock()
 		return
 	}
-	away, attempts := now.Sub(o.began), c.attempts.Load()-o.attempts
+
+	// Take a snapshot: the logger and the observer are called without mu.
+	notice := Outage{Attempts: int(c.attempts.Load() - o.attempts), Lasted: now.Sub(o.began)}
 	o.due, o.pause = now.Add(o.pause), min(2*o.pause, rarestNotice)
-	o.schedule(now, c)
-	o.told = true
+	o.noticed = true
+	c.scheduleNotice(now)
 	s, current, refused := cmp.Or(c.dialing, c.current), c.current, c.refused
 	c.mu.Unlock()
 
-	notice := Outage{Attempts: int(attempts), Lasted: away, Err: cmp.Or(refused, errNoAnswer)}
+	notice.Err = cmp.Or(refused, errNoAnswer)
 	if s != nil {
 		notice.Err = cmp.Or(refused, s.Conn.LastFailure(), errNoAnswer)
 	}
+
 	attrs := []any{
-		"servers", strings.Join(c.Servers, ","), "for", away.Round(time.Millisecond), "attempts", attempts, "error", notice.Err,
+		"servers", strings.Join(c.Servers, ","), "for", notice.Lasted.Round(time.Millisecond), "attempts", notice.Attempts, "error", notice.Err,
 	}
 	if current != nil && current.Err() == nil {
 		notice.Session = current.ID()
@@ -105,25 +110,23 @@ func (c *Client) tellOfOutage() {
 		}
 	}
 
-	if refused == nil { // or else each attempt is logged
+	if refused == nil { // otherwise each attempt is logged
 		c.Root.Log.Warn("no connection", attrs...)
 	}
+
 	c.Tell(notice)
 }
 
 var errNoAnswer = errors.New("no attempt to connect has ended yet")
 
-// tellGranted logs, once for each timeout, that the servers grant another session timeout than was
-// asked for.
+// tellGranted logs that the servers grant another session timeout than the client asked for, unless
+// that was the last one that it logged.
 func (c *Client) tellGranted(granted time.Duration) {
 	c.mu.Lock()
-	told := c.granted[granted]
-	if c.granted == nil {
-		c.granted = make(map[time.Duration]bool)
-	}
-	c.granted[granted] = true
+	logged := c.granted == granted
+	c.granted = granted
 	c.mu.Unlock()
-	if !told {
+	if !logged {
 		c.Root.Log.Warn("the server grants another session timeout than was asked for", "asked", c.Timeout, "granted", granted)
 	}
 }

@@ -15,24 +15,24 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// Do and DoOnce are those of package protocol/recipe.
+// Do and DoOnce are documented in package protocol/recipe.
 func Do[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)) (T, error) {
 	return attempts(ctx, b, op, nil, false)
 }
 
-// DoOnce is Do for what must not happen twice.
 func DoOnce[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error),
 	settle func(context.Context) (v T, done bool, err error)) (T, error) {
 	return attempts(ctx, b, op, settle, settle != nil)
 }
 
-// Change is [Do] for a change that may be repeated, whose caller has to know if it was perhaps made.
+// Change is [Do] for a change that can be repeated, and whose caller must know whether it was
+// perhaps made.
 func Change[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)) (T, error) {
 	return attempts(ctx, b, op, nil, true)
 }
 
-// attempts is [DoOnce] if settle is not nil, and otherwise Do. If changes is true, the error says
-// whether an attempt may have been executed.
+// attempts is [DoOnce] if settle is not nil, and otherwise [Do]. If changes is true, the error says
+// whether an attempt was perhaps executed.
 func attempts[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error),
 	settle func(context.Context) (v T, done bool, err error), changes bool) (T, error) {
 	if ctx == nil {
@@ -46,7 +46,7 @@ func attempts[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)
 	if changes {
 		defer b.Work.unsure(false)
 	}
-	pending := false // an attempt may have been executed
+	pending := false // an attempt was perhaps executed
 	uncertain := func(err error) error {
 		if pending && changes {
 			return fmt.Errorf("%w: %w", ErrUncertain, err)
@@ -57,7 +57,8 @@ func attempts[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)
 	for {
 		v, out, err := once(ctx, b, began, op)
 		if out == conn.Definite {
-			if err = b.View.explain(err); err != nil { // which says nothing of the attempts before
+			// A refusal says nothing about the attempts before it.
+			if err = b.View.explain(err); err != nil {
 				err = uncertain(err)
 			}
 			return v, err
@@ -67,6 +68,8 @@ func attempts[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)
 		if changes {
 			b.Work.unsure(pending)
 		}
+
+		// Find out whether it was executed. Only behind a fence is that certain.
 		if pending && settle != nil && ctx.Err() == nil && b.Err() == nil {
 			if failed := b.Fence(ctx); failed != nil {
 				return v, uncertain(failed)
@@ -83,6 +86,7 @@ func attempts[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)
 			b.Work.unsure(false)
 		}
 
+		// See whether there can be another attempt.
 		if over := b.Err(); over != nil {
 			return v, uncertain(over)
 		}
@@ -90,7 +94,7 @@ func attempts[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)
 			return v, uncertain(err)
 		}
 		if ctx.Err() != nil {
-			// What the caller wants to know is why it had to wait.
+			// The caller wants to know why it had to wait.
 			if !errors.Is(err, ctx.Err()) {
 				err = fmt.Errorf("%w: %w", b.Conn.Why(ctx), err)
 			} else if last != nil {
@@ -101,7 +105,6 @@ func attempts[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)
 
 		last = err
 		b.Work.note(err)
-
 		wait, stopped := b.nextPause(ctx, &pauses)
 		if stopped != nil {
 			stopped = fmt.Errorf("%w: %w", stopped, err)
@@ -117,14 +120,15 @@ func attempts[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)
 	}
 }
 
-// check panics if work uses the session of its caller: its attempts would not go on.
+// check panics if work uses the session of its caller because then its attempts would end with the
+// caller's.
 func (b *Bound) check(ctx context.Context) {
 	if w := WorkOf(ctx); w != nil && w != b.Work {
 		panic("recipe: work of Detach uses a session other than the one it was given")
 	}
 }
 
-// once makes one attempt. What op returns is only looked at while ctx and the session last.
+// once makes one attempt. It uses op's result only if ctx and the session last until then.
 func once[T any](ctx context.Context, b *Bound, began time.Time, op func(*zk.Conn) (T, error)) (v T, out conn.Outcome, err error) {
 	if err := b.await(ctx, began); err != nil {
 		return v, conn.NotSent, err
@@ -135,31 +139,32 @@ func once[T any](ctx context.Context, b *Bound, began time.Time, op func(*zk.Con
 	})
 }
 
-// Pause sleeps between two attempts, the first of which died of err, or until over is closed. It
+// Pause sleeps between two attempts, or until over is closed. err is the error of the first. Pause
 // returns an error if ctx ends.
 func (b *Bound) Pause(ctx context.Context, over <-chan struct{}, d time.Duration, err error) error {
 	b.View.Log.Debug("trying again", "error", err, "after", d)
 	if b.Retried != nil {
 		b.Retried(ctx, b.ID(), d, err)
 	}
+
 	t := time.NewTimer(max(d, 1)) // see conn.Sleep
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-over:
 	case <-ctx.Done():
-		select {
-		case <-over: // which is what has ended ctx, if that is a session's
-		default:
+		// The end of a session also ends the contexts of its work.
+		if !conn.IsClosed(over) {
 			return fmt.Errorf("%w: %w", b.Conn.Why(ctx), err)
 		}
 	}
+
 	return nil
 }
 
-// nextPause returns the next pause between two attempts under b. Its error says why there is none. Work
-// that nobody waits for, any more or at all, calls no function of the user's, who may wait for the
-// same work through another view.
+// nextPause returns the next pause between two attempts. Its error says why there is none. For work
+// whose caller has left (or that has none) it calls no user's function because a user of another
+// view can be waiting for the same work.
 func (b *Bound) nextPause(ctx context.Context, p *pace.Pauses) (time.Duration, error) {
 	if b.Work != nil {
 		if b.Work.Caller == nil || b.Work.Unwanted() != nil {
@@ -170,7 +175,7 @@ func (b *Bound) nextPause(ctx context.Context, p *pace.Pauses) (time.Duration, e
 	return b.View.NextPause(ctx, b.Life, p)
 }
 
-// Fence and Confirm are those of package protocol/recipe.
+// Fence and Confirm are documented in package protocol/recipe.
 func (b *Bound) Fence(ctx context.Context) error {
 	b.Engage()
 	defer b.Disengage()
@@ -180,20 +185,23 @@ func (b *Bound) Fence(ctx context.Context) error {
 		if w == nil {
 			return struct{}{}, zk.ErrConnectionClosed
 		}
+
 		r := w.Ask(b.fence())
 		if r.By == trust.Quorum {
 			return struct{}{}, nil
 		}
+
 		err := conn.ErrorOf(r.Code)
 		if conn.OutcomeOf(err) == conn.Definite && r.Code != zkwire.CodeAuthRequired {
-			err = fmt.Errorf("%w: %w", conn.ErrUnproven, err)
+			err = fmt.Errorf("%w: %w", conn.ErrUnproven, err) // which Do repeats
 		}
+
 		return struct{}{}, err
 	})
+
 	return err
 }
 
-// Confirm is Fence, unless a quorum has confirmed the session lately.
 func (b *Bound) Confirm(ctx context.Context) (asked bool, err error) {
 	if b.confirmed() {
 		return false, nil
@@ -201,9 +209,10 @@ func (b *Bound) Confirm(ctx context.Context) (asked bool, err error) {
 	return true, b.Fence(ctx)
 }
 
-// Insist calls op until it succeeds or finds that the node is gone, or the session is over, if b is
-// for work that has to be finished: the caller gets the first error, and op is repeated in the
-// background, as others may mend what it died of. Otherwise it calls op once. path is for the log.
+// Insist calls op until it succeeds or finds that the node is gone, or until the session ends, if b
+// is for work. The work's caller gets the first error. Then Insist repeats op in the background
+// because other clients can remove the error's cause. For callers that wait, it calls op once. path
+// is for the log.
 func (b *Bound) Insist(ctx context.Context, path string, op func() error) error {
 	pause := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond),
@@ -214,9 +223,11 @@ func (b *Bound) Insist(ctx context.Context, path string, op func() error) error 
 		if err == nil || errors.Is(err, zk.ErrNoNode) || b.Work == nil || ctx.Err() != nil || b.Err() != nil {
 			return err
 		}
+
 		if first {
 			b.View.Log.Error("not cleaned up yet", "path", path, "error", err)
 		}
+
 		b.Work.GiveUp(err)
 		if failed := b.Pause(ctx, b.Done(), pause.NextBackOff(), err); failed != nil {
 			return err

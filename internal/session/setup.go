@@ -10,24 +10,24 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/conn"
 )
 
-// A Setup is how a client was set up, and what it has found out about its servers. Its exported
-// fields are set before the first session.
+// A Setup is the configuration of a client, with facts that it has found out about its servers.
+// Its exported fields must be set before the first session.
 type Setup struct {
 	*conn.Ensemble
 	Chroot   string
 	Existing bool            // the chroot must exist
 	Resolve  conn.LookupFunc // instead of Lookup, or nil
 
-	NoContainers atomic.Bool              // the servers have said that they know none
-	own          atomic.Pointer[[]zk.ACL] // for the identities of the credentials; nil if there is none
+	NoContainers atomic.Bool              // the servers have said that they know no containers
+	ownACL       atomic.Pointer[[]zk.ACL] // grants everything to the identities of the credentials; nil without any
 }
 
-// NoChroot is the error of a chroot that does not exist and must.
+// NoChroot returns the error for a chroot that must exist and doesn't.
 func (s *Setup) NoChroot() error {
 	return fmt.Errorf("%w: the chroot %s, see WithExistingChroot", zk.ErrNoNode, s.Chroot)
 }
 
-// Identities returns as whom the client acts: schemes and user names, without secrets.
+// Identities returns the schemes and user names of the credentials, without secrets.
 func (s *Setup) Identities() string {
 	if len(s.Credentials) == 0 {
 		return "world:anyone"

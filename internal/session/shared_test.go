@@ -34,7 +34,7 @@ func (s *Session) entries() int {
 	return len(s.shared.values)
 }
 
-func TestSharedValueBelongsToKeySessionAndView(t *testing.T) {
+func TestSharedValueBelongsToKeySessionViewAndType(t *testing.T) {
 	t.Parallel()
 	s, v := unopened()
 	value := Shared(s, v, "/a", newCounter)
@@ -44,20 +44,13 @@ func TestSharedValueBelongsToKeySessionAndView(t *testing.T) {
 	other, view := unopened()
 	require.NotSame(t, value, Shared(s, view, "/a", newCounter), "another view")
 	require.NotSame(t, value, Shared(other, v, "/a", newCounter), "another session")
+
+	type thing struct{ counter }
+	another := Shared(s, v, "/a", func() *thing { return &thing{counter{n: 7}} })
+	require.Equal(t, 7, another.n, "another type")
+	require.Same(t, value, Shared(s, v, "/a", newCounter))
+	require.Same(t, another, Shared(s, v, "/a", func() *thing { return nil }))
 	runtime.KeepAlive(value)
-}
-
-func TestSharedValuesOfTwoTypesHaveKeysOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	s, view := unopened()
-	type other struct{ counter }
-	v := Shared(s, view, "/a", newCounter)
-	o := Shared(s, view, "/a", func() *other { return &other{counter{n: 7}} })
-
-	require.Same(t, v, Shared(s, view, "/a", newCounter))
-	require.Same(t, o, Shared(s, view, "/a", func() *other { return nil }))
-	require.Equal(t, 7, o.n)
-	runtime.KeepAlive(v)
 }
 
 func TestConcurrentCallersShareOneValue(t *testing.T) {
@@ -75,9 +68,11 @@ func TestConcurrentCallersShareOneValue(t *testing.T) {
 			})
 		})
 	}
+
 	callers.Wait()
 
 	require.EqualValues(t, 1, created.Load())
+
 	for _, v := range values {
 		require.Same(t, values[0], v)
 	}
@@ -117,7 +112,7 @@ func TestSharedValueDoesNotKeepItsSession(t *testing.T) {
 	require.Nil(t, left.Value())
 }
 
-// TestLateCleanUpLeavesTheNextValueAlone cleans up for a value whose key has got another one.
+// TestLateCleanUpLeavesTheNextValueAlone cleans up for a value whose key has another value by now.
 func TestLateCleanUpLeavesTheNextValueAlone(t *testing.T) {
 	t.Parallel()
 	s, view := unopened()

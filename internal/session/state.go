@@ -3,7 +3,7 @@ package session
 // A State is the state of a client's session.
 type State int
 
-// The states of a client: see package protocol.
+// Package protocol documents the states.
 const (
 	Connected State = iota + 1
 	Suspended

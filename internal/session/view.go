@@ -14,31 +14,35 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/pace"
 )
 
-// A View is what one of several clients with the same sessions may have of its own.
+// A View has the options in which clients with the same sessions can differ.
 type View struct {
 	Setup      *Setup
 	ACLFor     func(path string) []zk.ACL // nil: the default
-	AnyACL     bool                       // ACLFor has one for every path
-	OwnerData  []byte                     // of contenders that are given none
+	AnyACL     bool                       // ACLFor returns an ACL for every path
+	OwnerData  []byte                     // the data of contenders' nodes that are given none
 	NewBackOff func() backoff.BackOff     // nil: the default
 	Log        *slog.Logger
 	Observed   bool  // there is an observer
 	Err        error // a bad option, which the first operation returns
 }
 
-// ACL returns the ACL of a node that is to be created. The path has no chroot. If the ACL function
-// panics, so does ACL, which [Catch] recovers.
+// ACL returns the ACL for a node that is to be created. The path has no chroot. If the ACL function
+// panics, so does ACL, with a panic that [Catch] recovers.
 func (v *View) ACL(path string) []zk.ACL {
 	if v.ACLFor != nil {
 		if acl := v.callACLFor(path); len(acl) > 0 {
 			return acl
 		}
 	}
-	if own := v.Setup.own.Load(); own != nil {
+	if own := v.Setup.ownACL.Load(); own != nil {
 		return *own
 	}
+
 	return openACL
 }
+
+// openACL is made once because each call asks for its ACL several times.
+var openACL = zk.WorldACL(zk.PermAll)
 
 func (v *View) callACLFor(path string) []zk.ACL {
 	defer func() {
@@ -49,15 +53,29 @@ func (v *View) callACLFor(path string) []zk.ACL {
 	return v.ACLFor(path)
 }
 
-// openACL is made once, as each call asks for its ACL several times.
-var openACL = zk.WorldACL(zk.PermAll)
+// A foreignError is the panic of an ACL function, with a name. It becomes the error of the call
+// that needs the ACL.
+type foreignError struct{ error }
 
-// NextPause returns the next pause of the view's back-off. If one of the contexts ends first, there is
-// no pause.
+// Catch turns such a panic into the error of the call. Every call that needs an ACL defers it.
+func Catch(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case foreignError:
+		*err = p
+	default:
+		panic(p)
+	}
+}
+
+// NextPause returns the next pause of the view's back-off. If a context ends first, there is no
+// pause.
 func (v *View) NextPause(ctx, life context.Context, p *pace.Pauses) (time.Duration, error) {
 	if v.NewBackOff == nil {
 		return p.Default(DefaultBackOff), nil
 	}
+
+	// The user's function can block, so the call must not wait for it longer than this.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(life, cancel)()
@@ -65,10 +83,11 @@ func (v *View) NextPause(ctx, life context.Context, p *pace.Pauses) (time.Durati
 	if ctx.Err() != nil {
 		return 0, nil
 	}
+
 	return d, err
 }
 
-// explain adds to the error of a request who the client is, if it lacks a permission.
+// explain adds the client's identities to an error that says it lacks a permission.
 func (v *View) explain(err error) error {
 	switch {
 	case !errors.As(err, new(*conn.DeniedError)):

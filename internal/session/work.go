@@ -9,32 +9,31 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/pace"
 )
 
-// A Work has to be finished whatever becomes of its caller. The caller stops waiting when the work
-// says that it takes longer than the caller's back-off allows, or that it has met an error which
-// only others can mend. The work goes on then. That of Go has no caller.
+// A Work must run to completion even if its caller leaves. The caller leaves when its context
+// ends, or when the work lets it go: because an error outlasts the caller's back-off, or because
+// only other clients can remove the cause of an error. Then the work goes on.
 type Work struct {
-	Caller context.Context // what its caller waits under; nil if there is none
-	GaveUp chan struct{}   // closed when the caller need not wait any longer
-	Err    error           // what the caller gets; set before GaveUp is closed
+	Caller context.Context // the caller's context; nil for work without a caller
+	GaveUp chan struct{}   // closed when the work lets the caller go
+	Err    error           // the caller's error; set before GaveUp is closed
 
-	given func() // called when GaveUp is closed; nil for most
+	released func() // called when GaveUp is closed; nil for most
 
-	mu   sync.Mutex // protects what follows, and Err
-	open bool       // an attempt may have been executed
-	last error      // what the last attempt died of
+	mu   sync.Mutex // protects the fields below, and Err
+	open bool       // an attempt was perhaps executed
+	last error      // of the last attempt
 }
 
-// NewWork returns work for a caller that waits under this context. If given is not nil, it is called
-// once the caller need not wait any longer.
-func NewWork(caller context.Context, given func()) *Work {
-	return &Work{Caller: caller, GaveUp: make(chan struct{}), given: given}
+// NewWork returns work for a caller with this context. If released is not nil, the work calls it
+// after it has let the caller go.
+func NewWork(caller context.Context, released func()) *Work {
+	return &Work{Caller: caller, GaveUp: make(chan struct{}), released: released}
 }
 
-// Nobody is work that nobody waits for.
+// Nobody is the work without a caller.
 var Nobody Work
 
-// Context returns a context for the work, which lasts as long as a session does and has the values of
-// another one.
+// Context returns a context for the work. It ends with life and has the values of values.
 func (w *Work) Context(life, values context.Context) context.Context {
 	return detachedContext{life, values, w}
 }
@@ -45,15 +44,15 @@ func WorkOf(ctx context.Context) *Work {
 	return d.work
 }
 
-// A detachedContext is the context of work: it lasts as long as the session, and has the values of
-// the caller's.
+// A detachedContext is the context of work.
 type detachedContext struct {
 	context.Context // the session's life
 	values          context.Context
 	work            *Work
 }
 
-// Value asks the session's life first, which only knows how it was cancelled.
+// Value asks the session's life first because package context finds out there how it was
+// cancelled.
 func (d detachedContext) Value(key any) any {
 	if v := d.Context.Value(key); v != nil {
 		return v
@@ -61,25 +60,30 @@ func (d detachedContext) Value(key any) any {
 	return d.values.Value(key)
 }
 
-// GiveUp makes the caller return err now, if there is one.
+// hasCaller reports whether w is work that has or had a caller. w can be nil.
+func (w *Work) hasCaller() bool { return w != nil && w.Caller != nil }
+
+// GiveUp lets the caller go, with err.
 func (w *Work) GiveUp(err error) {
-	if w == nil || w.Caller == nil {
+	if !w.hasCaller() {
 		return
 	}
+
 	w.mu.Lock()
 	first := w.Err == nil
 	if first {
 		w.Err = err
 		close(w.GaveUp)
 	}
+
 	w.mu.Unlock()
-	if first && w.given != nil {
-		w.given()
+	if first && w.released != nil {
+		w.released()
 	}
 }
 
-// Unwanted returns an error if the caller has stopped waiting. Work asks before it begins something
-// that would only have to be undone.
+// Unwanted returns an error if the caller has left. Work asks before it begins something that it
+// would only have to undo.
 func (w *Work) Unwanted() error {
 	if w.Caller == nil {
 		return nil
@@ -87,6 +91,7 @@ func (w *Work) Unwanted() error {
 	if w.Caller.Err() != nil {
 		return conn.ContextError(w.Caller)
 	}
+
 	select {
 	case <-w.GaveUp:
 		return pace.ErrStopped
@@ -95,9 +100,9 @@ func (w *Work) Unwanted() error {
 	}
 }
 
-// unsure notes whether an attempt may have been executed.
+// unsure notes whether an attempt was perhaps executed.
 func (w *Work) unsure(open bool) {
-	if w == nil || w.Caller == nil {
+	if !w.hasCaller() {
 		return
 	}
 	w.mu.Lock()
@@ -105,7 +110,7 @@ func (w *Work) unsure(open bool) {
 	w.open = open
 }
 
-// silent makes the caller return err, because no server answers.
+// silent lets the caller go with err because no server answers.
 func (w *Work) silent(err error) {
 	w.mu.Lock()
 	open := w.open
@@ -116,8 +121,9 @@ func (w *Work) silent(err error) {
 	w.GiveUp(err)
 }
 
+// note notes the error of the last attempt.
 func (w *Work) note(err error) {
-	if w == nil || w.Caller == nil {
+	if !w.hasCaller() {
 		return
 	}
 	w.mu.Lock()
@@ -125,7 +131,7 @@ func (w *Work) note(err error) {
 	w.last = err
 }
 
-// ContextError is why ctx ended, and what the work was waiting for at that time.
+// ContextError returns why ctx ended, and the error of the attempt before that.
 func (w *Work) ContextError(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,36 +16,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-func TestNilACLForAPathIsTheDefault(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		root := srv.Root(t)
-		shared := func(path string) []zk.ACL {
-			if path == root || path == root+"/locks" {
-				return zk.WorldACL(zk.PermRead | zk.PermCreate)
-			}
-			return nil
-		}
-		as := func(user string) *protocol.Client {
-			return srv.Client(t, protocol.WithAuth("digest", []byte(user+":secret")), protocol.WithACLFor(shared))
-		}
-		alice, bob := as("alice"), as("bob")
-		for name, c := range map[string]*protocol.Client{"a": alice, "b": bob} {
-			lease, err := lock.New(c, root+"/locks/"+name).Lock(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, lease.Unlock(t.Context()))
-		}
-
-		_, err := lock.New(bob, root+"/locks/a").Lock(t.Context())
-		require.ErrorIs(t, err, zk.ErrNoAuth, "it is alice's")
-	})
-}
-
 func TestLastOptionForACLsCounts(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		open := func(string) []zk.ACL { return zk.WorldACL(zk.PermAll) }
 		root := srv.Root(t)
-		_, err := suite.Session(t, srv.Client(t)).EnsurePath(t.Context(), root)
-		require.NoError(t, err)
+		suite.Ensure(t, suite.Session(t, srv.Client(t)), root)
 		c := srv.Client(t, protocol.WithAuth("digest", []byte("alice:secret")))
 		for name, view := range map[string]struct {
 			c    *protocol.Client
@@ -63,18 +38,6 @@ func TestLastOptionForACLsCounts(t *testing.T) {
 			require.NoError(t, suite.Session(t, view.c).Create(t.Context(), root+"/"+name, nil, 0), name)
 		}
 	})
-}
-
-func TestOptionsOfSecurityThatAreRefused(t *testing.T) {
-	for want, option := range map[string]protocol.ConnectOption{
-		"empty ACL":             protocol.WithACL(nil),
-		"nil function for ACLs": protocol.WithACLFor(nil),
-		"empty auth scheme":     protocol.WithAuth("", nil),
-		"has no SASL":           protocol.WithAuth("sasl", nil),
-	} {
-		_, err := protocol.Connect(t.Context(), "127.0.0.1:1", option)
-		require.ErrorContains(t, err, want)
-	}
 }
 
 // Each node gets the ACL that the function returns for its path, without the chroot.

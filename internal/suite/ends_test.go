@@ -18,16 +18,14 @@ import (
 )
 
 // endless are the verbs that go on until ctx ends.
-var endless = map[string]func(ctx context.Context, c *protocol.Client, path string) error{
+var endless = map[string]verbAt{
 	"election.Run": func(ctx context.Context, c *protocol.Client, path string) error {
 		return election.New(c, path).Run(ctx, nil, func(ctx context.Context, _ *election.Term) error { <-ctx.Done(); return nil })
 	},
 	"election.Listen": func(ctx context.Context, c *protocol.Client, path string) error {
 		return election.New(c, path).Listen(ctx, nil, func(election.State) {})
 	},
-	"election.Observe": func(ctx context.Context, c *protocol.Client, path string) error {
-		return lastError(election.New(c, path).Observe(ctx))
-	},
+	"election.Observe": observing,
 	"queue.Items": func(ctx context.Context, c *protocol.Client, path string) error {
 		return lastError(queue.New(c, path).Items(ctx))
 	},
@@ -58,7 +56,7 @@ func lastError[T any](all iter.Seq2[T, error]) (last error) {
 	return last
 }
 
-func sharing(share func(context.Context, *group.Member, func(context.Context, *group.Assignment) error) error) func(context.Context, *protocol.Client, string) error {
+func sharing(share func(context.Context, *group.Member, func(context.Context, *group.Assignment) error) error) verbAt {
 	return func(ctx context.Context, c *protocol.Client, path string) error {
 		m, err := group.New(c, path).Join(context.Background(), "me", nil)
 		if err != nil {
@@ -69,8 +67,8 @@ func sharing(share func(context.Context, *group.Member, func(context.Context, *g
 	}
 }
 
-// A verb that goes on until ctx ends returns nil if ctx was cancelled, ctx's error if its deadline has
-// passed, and [protocol.ErrClosed] if its client was closed, whatever the network is like.
+// A verb that goes on until ctx ends returns nil if ctx was cancelled, ctx's error if its deadline
+// has passed, and [protocol.ErrClosed] if its client was closed, whatever the network is like.
 func TestEndlessVerbsEndAlike(t *testing.T) {
 	for name, verb := range endless {
 		for network, strike := range map[string]func(*recipestest.Link){

@@ -2,16 +2,14 @@ package suite
 
 import (
 	"bytes"
-	"encoding/binary"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A Gate holds back a client's requests of one kind while it is shut, and lets all others pass. It
+// A Gate holds back a client's requests of one kind while it is shut. It lets all others pass. It
 // begins open. It is safe for concurrent use.
 type Gate struct {
 	Op recipestest.Op
@@ -23,12 +21,11 @@ type Gate struct {
 
 // Option returns the option for a client whose requests go through the gate and then through link.
 func (g *Gate) Option(link *recipestest.Link) protocol.ConnectOption {
-	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-		conn, err := link.Dial(network, address, timeout)
-		if err != nil {
-			return nil, err
+	return Writing(link, func(conn net.Conn, p []byte) (int, error) {
+		if g.holds(conn, p) {
+			return len(p), nil
 		}
-		return &gatedConn{conn, g}, nil
+		return conn.Write(p)
 	})
 }
 
@@ -57,26 +54,14 @@ func (g *Gate) Open() {
 	g.due = nil
 }
 
-type gatedConn struct {
-	net.Conn
-	gate *Gate
-}
-
-func (c *gatedConn) Write(p []byte) (int, error) {
-	if c.gate.holds(c, p) {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
 // holds reports whether a request must wait.
-func (g *Gate) holds(c *gatedConn, p []byte) bool {
+func (g *Gate) holds(conn net.Conn, p []byte) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.shut || len(p) < 12 || recipestest.Op(binary.BigEndian.Uint32(p[8:])) != g.Op {
+	if !g.shut || OpOf(p) != g.Op {
 		return false
 	}
 	late := bytes.Clone(p)
-	g.due = append(g.due, func() { c.Conn.Write(late) })
+	g.due = append(g.due, func() { conn.Write(late) })
 	return true
 }

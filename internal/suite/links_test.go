@@ -12,7 +12,7 @@ import (
 func TestRecipesLinkNoTestDependencies(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/zkrecipes/zkrecipes/"
-	kernel := []string{"github.com/go-zookeeper/zk", "github.com/cenkalti/backoff/v4", module + "protocol", module + "protocol/recipe", module + "internal/buffer", module + "internal/clock", module + "internal/conn", module + "internal/layout", module + "internal/pace", module + "internal/session", module + "internal/trust", module + "internal/zkwire"}
+	kernel := []string{"github.com/go-zookeeper/zk", "github.com/cenkalti/backoff/v4", module + "protocol", module + "protocol/recipe", module + "internal/clock", module + "internal/conn", module + "internal/layout", module + "internal/pace", module + "internal/session", module + "internal/trust", module + "internal/zkwire"}
 	for pkg, more := range map[string][]string{
 		"protocol":        nil,
 		"protocol/recipe": nil,

@@ -2,7 +2,9 @@ package suite_test
 
 import (
 	"context"
+	"maps"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,84 +12,38 @@ import (
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
-	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
-	"github.com/zkrecipes/zkrecipes/rwlock"
-	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
-// dataOf makes each recipe with contenders hold something, and returns the data of its nodes.
-func dataOf(t *testing.T, c *protocol.Client, path string) map[string][]byte {
+// ownData has a contender of each recipe hold something in turn, and returns the data of its node.
+func ownData(t *testing.T, c *protocol.Client, path string) map[string]string {
 	t.Helper()
-	ctx, data := t.Context(), make(map[string][]byte)
-	note := func(recipe string, nodes []lock.Contender, err error) {
-		t.Helper()
-		require.NoError(t, err)
-		require.Len(t, nodes, 1, recipe)
-		data[recipe] = nodes[0].Data
+	data := make(map[string]string)
+	entered := func(ctx context.Context, c *protocol.Client, path string) (release, error) {
+		return hold((*doublebarrier.Entry).Leave)(doublebarrier.New(c, path, 1).Enter(ctx))
 	}
-
-	m := lock.New(c, path+"/lock")
-	require.NoError(t, m.Do(ctx, func(ctx context.Context, _ *lock.Lease) error {
-		nodes, err := m.Contenders(ctx)
-		note("lock", nodes, err)
-		return nil
-	}))
-	simple := lock.NewSimple(c, path+"/simple")
-	require.NoError(t, simple.Do(ctx, func(ctx context.Context, _ *lock.Lease) error {
-		nodes, err := simple.Contenders(ctx)
-		note("simple", nodes, err)
-		return nil
-	}))
-
-	rw := rwlock.New(c, path+"/rwlock")
-	contender := func(recipe string) {
-		t.Helper()
-		nodes, err := rw.Contenders(ctx)
-		require.NoError(t, err)
-		require.Len(t, nodes, 1, recipe)
-		data[recipe] = nodes[0].Data
-	}
-	writer, err := rw.Lock(ctx)
-	require.NoError(t, err)
-	contender("writer")
-	reader, err := writer.Downgrade(ctx)
-	require.NoError(t, err)
-	contender("reader")
-	require.NoError(t, reader.Unlock(ctx))
-
-	s := semaphore.New(c, path+"/semaphore", 2)
-	require.NoError(t, s.Do(ctx, func(ctx context.Context, _ *semaphore.Permit) error {
-		nodes, err := s.Contenders(ctx)
-		note("semaphore", nodes, err)
-		return nil
-	}))
-
-	_, err = once.New(c, path+"/once").Do(ctx, "key", func(ctx context.Context, _ *once.Run) error {
-		session := suite.Session(t, c)
-		names, _, err := session.Children(ctx, path+"/once")
-		require.NoError(t, err)
-		for _, name := range names {
-			if _, _, ours := recipe.ParseOwner(name); ours {
-				data["once"], _, err = session.Get(ctx, path+"/once/"+name)
-				require.NoError(t, err)
+	contenders := maps.Clone(acquire)
+	contenders["doublebarrier"] = entered
+	s := suite.Session(t, c)
+	for name, acquire := range contenders {
+		if name == "term" || strings.HasPrefix(name, "WriteLock") || name == "LeaderLatch" {
+			continue // its data is the user's, or another library's
+		}
+		give, err := acquire(suite.Lasting(t), c, path+"/"+name)
+		require.NoError(t, err, name)
+		dir := path + "/" + name
+		if name == "doublebarrier" {
+			dir += "/process"
+		}
+		for _, child := range suite.Children(t, c, dir) {
+			if node, stat := suite.Get(t, c, dir+"/"+child); stat.EphemeralOwner == s.ID() {
+				data[name] = string(node)
 			}
 		}
-		return nil
-	})
-	require.NoError(t, err)
-
-	b := doublebarrier.New(c, path+"/doublebarrier", 1)
-	require.NoError(t, b.Do(ctx, func(ctx context.Context, _ *doublebarrier.Entry) error {
-		waiting, err := b.Waiting(ctx)
-		require.NoError(t, err)
-		require.Len(t, waiting, 1)
-		data["doublebarrier"] = waiting[0].Data
-		return nil
-	}))
-	require.Len(t, data, 7)
+		require.Contains(t, data, name)
+		require.NoError(t, give(suite.Lasting(t)))
+	}
 	return data
 }
 
@@ -96,18 +52,17 @@ func TestContendersSayWhereTheyRun(t *testing.T) {
 		c := srv.Client(t)
 		host, err := os.Hostname()
 		require.NoError(t, err)
-		for recipe, data := range dataOf(t, c, srv.Root(t)) {
-			p, ok := protocol.ParseProcess(data)
-			require.True(t, ok, "%s: %q", recipe, data)
-			require.Equal(t, host[:min(64, len(host))], p.Host, recipe)
-			require.Equal(t, os.Getpid(), p.PID, recipe)
-			require.NotEmpty(t, p.Program, recipe)
+		for name, data := range ownData(t, c, srv.Root(t)) {
+			p, ok := protocol.ParseProcess([]byte(data))
+			require.True(t, ok, "%s: %q", name, data)
+			require.Equal(t, host[:min(64, len(host))], p.Host, name)
+			require.Equal(t, os.Getpid(), p.PID, name)
+			require.NotEmpty(t, p.Program, name)
 		}
-		for recipe, data := range dataOf(t, c.With(protocol.WithOwnerData([]byte("pod-7"))), srv.Root(t)) {
-			require.Equal(t, "pod-7", string(data), recipe)
-		}
-		for recipe, data := range dataOf(t, c.With(protocol.WithOwnerData(nil)), srv.Root(t)) {
-			require.Empty(t, data, recipe)
+		for _, given := range []string{"pod-7", ""} {
+			for name, data := range ownData(t, c.With(protocol.WithOwnerData([]byte(given))), srv.Root(t)) {
+				require.Equal(t, given, data, name)
+			}
 		}
 	})
 }

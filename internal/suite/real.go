@@ -7,10 +7,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// Real returns the servers that ZKRECIPES_SERVERS names. It starts none, because that takes a
-// module of its own (internal/real), and the tests of a recipe should need only Go. Real skips t if
-// no servers are named, or if -short leaves them out. With ZKRECIPES_REQUIRE_REAL=1 it fails t
-// instead.
+// Real returns the servers that ZKRECIPES_SERVERS names. It starts none because that takes a module
+// of its own (internal/real). The tests of a recipe should need only Go. Real skips t if no servers
+// are named, or if -short leaves them out. With ZKRECIPES_REQUIRE_REAL=1 it fails t instead.
 func Real(t testing.TB) *recipestest.Server {
 	t.Helper()
 	servers := os.Getenv("ZKRECIPES_SERVERS")

@@ -15,12 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
-	"github.com/zkrecipes/zkrecipes/rwlock"
-	"github.com/zkrecipes/zkrecipes/semaphore"
 )
-
-// A verbAt calls a verb at a path, and gives back nothing.
-type verbAt func(ctx context.Context, c *protocol.Client, path string) error
 
 // A rollout is a verb that a client with a credential uses, and then one that a client without any
 // calls meanwhile.
@@ -31,56 +26,11 @@ type rollout struct {
 }
 
 var rollouts = map[string]rollout{
-	"lock": {
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(lock.New(c, path).Lock(ctx))
-		},
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(lock.New(c, path).Lock(ctx))
-		},
-		false,
-	},
-	"rwlock read": {
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(rwlock.New(c, path).Lock(ctx))
-		},
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(rwlock.New(c, path).RLock(ctx))
-		},
-		false,
-	},
-	"semaphore": {
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(semaphore.New(c, path, 1).Acquire(ctx))
-		},
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(semaphore.New(c, path, 1).Acquire(ctx))
-		},
-		false,
-	},
-	"leader": {
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(election.New(c, path).Campaign(ctx, nil))
-		},
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			for _, err := range election.New(c, path).Observe(ctx) {
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		false,
-	},
-	"group": {
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(group.New(c, path).Join(ctx, "a", nil))
-		},
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(group.New(c, path).Join(ctx, "a", nil))
-		},
-		true,
-	},
+	"lock":        {acquire["mutex"].keep, acquire["mutex"].keep, false},
+	"rwlock read": {acquire["writer"].keep, acquire["reader"].keep, false},
+	"semaphore":   {acquiring(onlyPermit).keep, acquiring(onlyPermit).keep, false},
+	"leader":      {acquire["term"].keep, observing, false},
+	"group":       {joining, joining, true},
 	"take": {
 		func(ctx context.Context, c *protocol.Client, path string) error {
 			return errOf(queue.New(c, path).Offer(ctx, nil))
@@ -101,28 +51,31 @@ var rollouts = map[string]rollout{
 	},
 }
 
+// observing goes on until an error.
+func observing(ctx context.Context, c *protocol.Client, path string) error {
+	return lastError(election.New(c, path).Observe(ctx))
+}
+
+func joining(ctx context.Context, c *protocol.Client, path string) error {
+	return errOf(group.New(c, path).Join(ctx, "name", nil))
+}
+
 // A client without a credential is refused, and does not wait, where nodes of a client with one are
 // in the way: below a path that the latter has created, and below one that all may change.
 func TestClientWithoutACredentialIsRefusedAndDoesNotWait(t *testing.T) {
 	for name, r := range rollouts {
-		for _, shared := range []bool{false, true} {
-			t.Run(name+map[bool]string{false: " own path", true: " shared path"}[shared], func(t *testing.T) {
+		for whose, ensured := range map[string]string{"own path": "", "shared path": "/x"} {
+			if r.alone && ensured != "" {
+				continue // the path is a node of one client alone
+			}
+			t.Run(name+" "+whose, func(t *testing.T) {
 				recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 					root := srv.Root(t)
 					alice, other := as(t, srv, "alice"), srv.Client(t)
-					if shared && r.alone {
-						t.Skip("the path is a node of one client alone")
-					}
-					ensure := root
-					if shared {
-						ensure += "/x"
-					}
-					_, err := suite.Session(t, other).EnsurePath(t.Context(), ensure)
-					require.NoError(t, err)
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					defer cancel()
+					suite.Ensure(t, suite.Session(t, other), root+ensured)
+					ctx := suite.Within(t, time.Minute)
 					require.NoError(t, r.hold(ctx, alice, root+"/x"))
-					err = r.call(ctx, other, root+"/x")
+					err := r.call(ctx, other, root+"/x")
 					require.ErrorIs(t, err, zk.ErrNoAuth)
 					require.ErrorContains(t, err, "see WithAuth")
 					suite.Close(t, alice)
@@ -132,10 +85,26 @@ func TestClientWithoutACredentialIsRefusedAndDoesNotWait(t *testing.T) {
 	}
 }
 
+// It sees who is in line all the same, by the names.
+func TestContenderThatMayNotBeReadIsListed(t *testing.T) {
+	recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/x"
+		alice, other := as(t, srv, "alice"), srv.Client(t)
+		suite.Ensure(t, suite.Session(t, other), path)
+		held, err := lock.New(alice, path).Lock(t.Context())
+		require.NoError(t, err)
+
+		line, err := lock.New(other, path).Contenders(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []lock.Contender{{Node: held.Node(), Session: suite.Session(t, alice).ID(), Holds: true}}, line)
+		suite.Close(t, alice)
+	})
+}
+
 // Servers may not tell a client of a creation that it may not see. So it looks now and then.
 func TestWatcherOfAMissingPathIsRefusedOnceItMayNotBeRead(t *testing.T) {
 	watches := map[string]verbAt{
-		"leader": rollouts["leader"].call,
+		"leader": observing,
 		"group": func(ctx context.Context, c *protocol.Client, path string) error {
 			return errOf(group.New(c, path).Await(ctx, 1))
 		},
@@ -145,8 +114,7 @@ func TestWatcherOfAMissingPathIsRefusedOnceItMayNotBeRead(t *testing.T) {
 			recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 				root := srv.Root(t)
 				alice, other := as(t, srv, "alice"), srv.Client(t)
-				_, err := suite.Session(t, other).EnsurePath(t.Context(), root)
-				require.NoError(t, err)
+				suite.Ensure(t, suite.Session(t, other), root)
 				watched := suite.Later(func() error { return watch(t.Context(), other, root+"/x") })
 				time.Sleep(time.Second)
 				require.NoError(t, rollouts[name].hold(t.Context(), alice, root+"/x"))

@@ -72,23 +72,6 @@ func (s *spill) requireNone(t *testing.T, secrets ...[]byte) {
 	}
 }
 
-// A passwordConn notes the password of the session, which is in the answer to the handshake.
-type passwordConn struct {
-	net.Conn
-	seen *[]byte
-	buf  []byte
-}
-
-func (c *passwordConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if c.buf = append(c.buf, p[:n]...); len(c.buf) >= 40 && *c.seen == nil {
-		if answer, err := zkwire.ParseConnectResponse(c.buf[4:40]); err == nil {
-			*c.seen = bytes.Clone(answer.Password)
-		}
-	}
-	return n, err
-}
-
 func TestSecretsAreNeverShown(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		const password = "correct-horse"
@@ -100,12 +83,17 @@ func TestSecretsAreNeverShown(t *testing.T) {
 			protocol.WithLogger(slog.New(slog.NewTextHandler(shown, &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true}))),
 			protocol.WithObserver(shown),
 			protocol.WithStateListener(func(s protocol.State) { shown.show(s) }),
-			protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-				conn, err := link.Dial(network, address, timeout)
-				if err == nil {
-					conn = &passwordConn{Conn: conn, seen: &session}
-				}
-				return conn, err
+			suite.Over(link.Dial, func(conn net.Conn) suite.Wire {
+				var answer []byte // to the handshake, which has the session's password
+				return suite.Wire{Conn: conn, OnRead: func(p []byte) (int, error) {
+					n, err := conn.Read(p)
+					if answer = append(answer, p[:n]...); len(answer) >= 40 && session == nil {
+						if handshake, err := zkwire.ParseConnectResponse(answer[4:40]); err == nil {
+							session = bytes.Clone(handshake.Password)
+						}
+					}
+					return n, err
+				}}
 			}),
 		}
 		c, err := protocol.Connect(t.Context(), srv.ConnectString(), options...)

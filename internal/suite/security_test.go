@@ -32,13 +32,11 @@ func as(t *testing.T, srv *recipestest.Server, user string, more ...protocol.Con
 func TestClientWithoutRightsChangesNothing(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		ctx, root := suite.Lasting(t), srv.Root(t)
-		_, err := suite.Session(t, srv.Client(t)).EnsurePath(ctx, root)
-		require.NoError(t, err)
+		suite.Ensure(t, suite.Session(t, srv.Client(t)), root)
 		alice, mallory := as(t, srv, "alice"), as(t, srv, "mallory")
 
 		m, theirs := lock.New(alice, root+"/lock"), lock.New(mallory, root+"/lock")
-		lease, err := m.Lock(ctx)
-		require.NoError(t, err)
+		lease := suite.Must(t, m.Lock)
 		node := lease.Node()
 		q, stolen := queue.New(alice, root+"/queue"), queue.New(mallory, root+"/queue")
 		id, err := q.Offer(ctx, []byte("secret"))
@@ -74,9 +72,7 @@ func TestClientWithoutRightsChangesNothing(t *testing.T) {
 		require.NoError(t, lease.Err())
 		require.NoError(t, term.Err())
 		require.True(t, member.Joined())
-		data, err := q.Take(ctx)
-		require.NoError(t, err)
-		require.Equal(t, "secret", string(data))
+		require.Equal(t, "secret", string(suite.Must(t, q.Take)))
 		require.NoError(t, lease.Unlock(ctx))
 		require.NoError(t, term.Resign(ctx))
 		require.NoError(t, member.Leave(ctx))
@@ -95,13 +91,11 @@ func TestClientThatMayCreateContendersIsInTheWay(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := suite.Session(t, srv.Client(t)).EnsurePath(ctx, root)
-		require.NoError(t, err)
+		suite.Ensure(t, suite.Session(t, srv.Client(t)), root)
 		alice, mallory := as(t, srv, "alice", shared), as(t, srv, "mallory")
 		m := lock.New(alice, root+"/lock")
 		require.NoError(t, m.Do(ctx, func(context.Context, *lock.Lease) error { return nil }))
-		lease, err := m.Lock(ctx) // whose number is not the first one
-		require.NoError(t, err)
+		lease := suite.Must(t, m.Lock) // whose number is not the first one
 		suite.CatchUp(t, mallory)
 
 		// Mallory is in line, before and behind the holder, and ends nothing that is held.
@@ -110,16 +104,14 @@ func TestClientThatMayCreateContendersIsInTheWay(t *testing.T) {
 		require.NoError(t, s.Create(ctx, before, nil, zk.FlagEphemeral))
 		require.ErrorIs(t, lock.New(mallory, root+"/lock").Break(ctx, lease.Node()), zk.ErrNoAuth)
 		require.NoError(t, lease.Err())
-		_, err = m.TryLock(ctx)
-		require.ErrorIs(t, err, lock.ErrLocked)
+		require.ErrorIs(t, errOf(m.TryLock(ctx)), lock.ErrLocked)
 		require.NoError(t, lease.Unlock(ctx))
 
 		// The lock is free once an operator breaks what is in the way.
 		intruder := root + "/lock/mallory-lock-2000000000"
 		require.NoError(t, s.Create(ctx, intruder, nil, zk.FlagEphemeral))
 		suite.CatchUp(t, alice)
-		_, err = m.TryLock(ctx)
-		require.ErrorIs(t, err, lock.ErrLocked)
+		require.ErrorIs(t, errOf(m.TryLock(ctx)), lock.ErrLocked)
 		require.NoError(t, m.Break(ctx, intruder[len(root+"/lock/"):]))
 		require.NoError(t, m.Break(ctx, before[len(root+"/lock/"):]))
 		require.NoError(t, m.Do(ctx, func(context.Context, *lock.Lease) error { return nil }))
@@ -133,13 +125,11 @@ func TestClientThatMayDeleteBreaksWhatIsHeld(t *testing.T) {
 		shared := protocol.WithACLFor(func(path string) []zk.ACL {
 			return append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead|zk.PermDelete)...)
 		})
-		_, err := suite.Session(t, srv.Client(t)).EnsurePath(ctx, root)
-		require.NoError(t, err)
+		suite.Ensure(t, suite.Session(t, srv.Client(t)), root)
 		alice, mallory := as(t, srv, "alice", shared), as(t, srv, "mallory")
 
 		m := lock.New(alice, root+"/lock")
-		lease, err := m.Lock(ctx)
-		require.NoError(t, err)
+		lease := suite.Must(t, m.Lock)
 		suite.CatchUp(t, mallory)
 		require.NoError(t, lock.New(mallory, root+"/lock").Break(ctx, lease.Node()))
 		suite.Wait(t, lease.Done())
@@ -153,8 +143,7 @@ func TestClientThatMayDeleteBreaksWhatIsHeld(t *testing.T) {
 		suite.CatchUp(t, mallory)
 		require.NoError(t, suite.Session(t, mallory).Delete(ctx, root+"/queue/"+id, -1))
 		suite.CatchUp(t, alice)
-		_, err = q.Poll(ctx)
-		require.ErrorIs(t, err, queue.ErrEmpty)
+		require.ErrorIs(t, errOf(q.Poll(ctx)), queue.ErrEmpty)
 	})
 }
 
@@ -163,8 +152,7 @@ func TestClientThatMayDeleteBreaksWhatIsHeld(t *testing.T) {
 func TestForgedMarkerLeavesTokensInOrder(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		ctx, root := suite.Lasting(t), srv.Root(t)
-		held, err := lock.New(srv.Client(t), root).Lock(ctx)
-		require.NoError(t, err)
+		held := suite.Must(t, lock.New(srv.Client(t), root).Lock)
 		leaving, leave := context.WithCancel(ctx)
 		var left suite.Group
 		middle, last := lock.New(srv.Client(t), root), lock.New(srv.Client(t), root)
@@ -178,9 +166,7 @@ func TestForgedMarkerLeavesTokensInOrder(t *testing.T) {
 		time.Sleep(time.Second)
 
 		mallory := srv.Client(t)
-		line, err := last.Contenders(ctx)
-		require.NoError(t, err)
-		require.Len(t, line, 3)
+		line := suite.Await(t, 3, last.Contenders)
 		forged := root + "/" + line[1].Node + recipe.MarkerSuffix
 		s := suite.Session(t, mallory)
 		require.NoError(t, s.Create(ctx, forged, nil, zk.FlagEphemeral))

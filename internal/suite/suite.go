@@ -45,7 +45,7 @@ func Session(t testing.TB, c *protocol.Client) *recipe.Session {
 }
 
 // Keep creates paths (and their parents) as nodes that stay until the test ends. (If a recipe
-// creates a path, it is a container, and a real server can delete it as soon as it is empty.)
+// creates a path, it is a container. A real server can delete it as soon as it is empty.)
 func Keep(t testing.TB, c *protocol.Client, paths ...string) {
 	t.Helper()
 	s := Session(t, c)
@@ -59,6 +59,13 @@ func Keep(t testing.TB, c *protocol.Client, paths ...string) {
 			}
 		}
 	}
+}
+
+// Ensure makes sure that there is a node, with containers above it.
+func Ensure(t testing.TB, s *recipe.Session, path string) {
+	t.Helper()
+	_, err := s.EnsurePath(Lasting(t), path)
+	require.NoError(t, err)
 }
 
 // CatchUp syncs the client's server with the leader. In an ensemble it may not know yet what other

@@ -1,8 +1,10 @@
 package suite_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
@@ -85,16 +87,10 @@ func (v verb) takesFunc() bool {
 	return false
 }
 
-// A function makes the function of a type that a verb gets.
-type function func(typ reflect.Type) func([]reflect.Value) []reflect.Value
+func neverCalled([]reflect.Value) []reflect.Value { panic("the function was called") }
 
-func neverCalled(reflect.Type) func([]reflect.Value) []reflect.Value {
-	return func([]reflect.Value) []reflect.Value { panic("the function was called") }
-}
-
-// try calls the verb with arguments that are fine, but for the context and the function, which may
-// be nil.
-func (v verb) try(t *testing.T, ctx context.Context, f function) (err error) {
+// try calls the verb with arguments that are fine, but for the function, which may be nil.
+func (v verb) try(t *testing.T, f func([]reflect.Value) []reflect.Value) (err error) {
 	t.Helper()
 	defer func() {
 		if r := recover(); r != nil {
@@ -103,10 +99,7 @@ func (v verb) try(t *testing.T, ctx context.Context, f function) (err error) {
 	}()
 
 	typ := v.call.Type()
-	args := []reflect.Value{reflect.Zero(contextType)}
-	if ctx != nil {
-		args[0] = reflect.ValueOf(ctx)
-	}
+	args := []reflect.Value{reflect.ValueOf(t.Context())}
 	for i := 1; i < typ.NumIn() && !(typ.IsVariadic() && i == typ.NumIn()-1); i++ {
 		in := typ.In(i)
 		arg := reflect.New(in).Elem()
@@ -120,7 +113,7 @@ func (v verb) try(t *testing.T, ctx context.Context, f function) (err error) {
 		case in == reflect.TypeFor[[][]byte]():
 			arg.Set(reflect.ValueOf([][]byte{nil}))
 		case in.Kind() == reflect.Func && f != nil:
-			arg.Set(reflect.MakeFunc(in, f(in)))
+			arg.Set(reflect.MakeFunc(in, f))
 		}
 		args = append(args, arg)
 	}
@@ -138,7 +131,8 @@ func (v verb) try(t *testing.T, ctx context.Context, f function) (err error) {
 	return err
 }
 
-// Bad arguments are refused by all verbs alike, before anything is sent.
+// Bad arguments are refused by all verbs alike, before anything is sent. (A law says so of nil
+// contexts.)
 func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
@@ -147,9 +141,8 @@ func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
 	before := link.Count(recipestest.OpAny)
 	for _, s := range subjects {
 		for _, v := range verbsOf(s.make(c, root+"/x"), s.text) {
-			assert.ErrorContains(t, v.try(t, nil, neverCalled), "nil context", v.name)
 			if v.takesFunc() {
-				assert.ErrorContains(t, v.try(t, t.Context(), nil), "nil function", v.name)
+				assert.ErrorContains(t, v.try(t, nil), "nil function", v.name)
 			}
 		}
 		for path, why := range map[string]string{
@@ -164,42 +157,25 @@ func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
 			"/zookeeper/quota": "is reserved for ZooKeeper itself",
 		} {
 			for _, v := range verbsOf(s.make(c, path), s.text) {
-				err := v.try(t, t.Context(), neverCalled)
+				err := v.try(t, neverCalled)
 				assert.ErrorIs(t, err, zk.ErrInvalidPath, "%s at %q", v.name, path)
 				assert.ErrorContains(t, err, why, v.name)
 				assert.NotContains(t, err.Error(), ": : ", "%s names the empty path", v.name)
 			}
 		}
-		for _, v := range verbsOf(s.make(nil, "/x"), s.text) {
-			assert.ErrorContains(t, v.try(t, t.Context(), neverCalled), "nil client", v.name)
-		}
-		for _, v := range verbsOf(s.make(new(protocol.Client), "/x"), s.text) {
-			assert.ErrorContains(t, v.try(t, t.Context(), neverCalled), "nil client", v.name)
+		for _, none := range []*protocol.Client{nil, new(protocol.Client)} {
+			for _, v := range verbsOf(s.make(none, "/x"), s.text) {
+				assert.ErrorContains(t, v.try(t, neverCalled), "nil client", v.name)
+			}
 		}
 		zero := reflect.New(reflect.TypeOf(s.make(c, "/x")).Elem()).Interface()
 		for _, v := range verbsOf(zero, s.text) {
-			err := v.try(t, t.Context(), neverCalled)
+			err := v.try(t, neverCalled)
 			assert.Error(t, err, v.name)
 			assert.NotContains(t, fmt.Sprint(err), "panics")
 		}
 	}
 	require.Equal(t, before, link.Count(recipestest.OpAny), "nothing was sent")
-}
-
-func TestBadArgumentsAreRefusedByFunctions(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	c, root := srv.Client(t), srv.Root(t)
-	g := group.New(c, root+"/group")
-	idle := func(context.Context, *group.Assignment) error { return nil }
-
-	_, err := lock.LockAll(t.Context(), lock.New(c, "/zookeeper"))
-	require.ErrorIs(t, err, zk.ErrInvalidPath)
-	me, err := g.Join(t.Context(), "me", nil)
-	require.NoError(t, err)
-	require.ErrorContains(t, (*group.Member)(nil).Share(t.Context(), nil, idle), "nil member")
-	require.ErrorContains(t, me.Share(t.Context(), nil, nil), "nil function")
-	require.NoError(t, me.Leave(t.Context()))
 }
 
 func TestCallThatEndsWhileRefusedSaysWhy(t *testing.T) {
@@ -211,13 +187,19 @@ func TestCallThatEndsWhileRefusedSaysWhy(t *testing.T) {
 		t.Run(code.String(), func(t *testing.T) {
 			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 				link, root := srv.Link(t), srv.Root(t)
-				c := link.Client(t)
-				for _, op := range []recipestest.Op{recipestest.OpCreate, recipestest.OpCreateContainer, recipestest.OpMulti} {
-					link.Fail(op, "", int32(code), 1<<20)
+				var log bytes.Buffer
+				c := link.Client(t, protocol.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+				suite.Session(t, c)
+				link.Fail(recipestest.OpAny, "", int32(code), 1<<20)
+				m := lock.New(c, root)
+				for _, verb := range []func(context.Context) (*lock.Lease, error){m.Lock, m.TryLock} {
+					_, err := verb(suite.Within(t, 3*time.Second))
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.ErrorIs(t, err, want)
 				}
-				_, err := lock.New(c, root).Lock(suite.Within(t, 3*time.Second))
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.ErrorIs(t, err, want)
+				link.Fail(recipestest.OpAny, "", int32(code), 0)
+				suite.Close(t, c)
+				require.Contains(t, log.String(), "server refuses requests, which are tried again")
 			})
 		})
 	}

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"encoding/binary"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 // EmbeddedAndReal runs a test in virtual time on the embedded server, and on a real server. The
@@ -46,6 +46,14 @@ func SkipShort(t *testing.T) {
 	}
 }
 
+// Size returns full, or few with -short: how much a test does of something that takes long.
+func Size(full, few int) int {
+	if testing.Short() {
+		return few
+	}
+	return full
+}
+
 func onReal(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
@@ -58,6 +66,17 @@ func Bubble(t *testing.T, test func(t *testing.T, srv *recipestest.Server), opts
 	t.Helper()
 	t.Parallel()
 	recipestest.Bubble(t, test, opts...)
+}
+
+// InBothVersions runs a test in virtual time on servers like 3.8 and 3.9. Since 3.9, events carry
+// the zxid of their transaction.
+func InBothVersions(t *testing.T, test func(t *testing.T, version string, srv *recipestest.Server)) {
+	for _, version := range []string{"3.8", "3.9"} {
+		t.Run(version, func(t *testing.T) {
+			Bubble(t, func(t *testing.T, srv *recipestest.Server) { test(t, version, srv) },
+				recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.Version = version }))
+		})
+	}
 }
 
 // Settle waits until nothing more happens at this moment of virtual time, so that all loggers and
@@ -93,7 +112,7 @@ func Wait[T any](t testing.TB, signal <-chan T) T {
 	}
 }
 
-// Later runs f, and returns a channel with its result.
+// Later runs f and returns a channel with its result.
 func Later[T any](f func() T) <-chan T {
 	result := make(chan T, 1)
 	go func() { result <- f() }()
@@ -103,16 +122,10 @@ func Later[T any](f func() T) <-chan T {
 // Soon waits for a condition that has no signal.
 func Soon(t testing.TB, condition func() bool, what string) {
 	t.Helper()
-	Eventually(t, Limit, condition, what)
-}
-
-// Eventually is Soon for a condition that can take longer.
-func Eventually(t testing.TB, limit time.Duration, condition func() bool, what string) {
-	t.Helper()
 	began := time.Now()
 	for !condition() {
 		since := time.Since(began)
-		require.Less(t, since, limit, what)
+		require.Less(t, since, Limit, what)
 		time.Sleep(max(5*time.Millisecond, since/8)) // in virtual time, a look costs more than a pause
 	}
 }
@@ -132,28 +145,14 @@ func Reconnect(t testing.TB, link *recipestest.Link, c *protocol.Client) {
 // often as the counter says. None of those requests reaches the server.
 func Breaking(link *recipestest.Link, op recipestest.Op) (protocol.ConnectOption, *atomic.Int32) {
 	left := new(atomic.Int32)
-	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-		c, err := link.Dial(network, address, timeout)
-		if err != nil {
-			return nil, err
+	return Writing(link, func(conn net.Conn, p []byte) (int, error) {
+		if OpOf(p) == op && left.Load() > 0 {
+			left.Add(-1)
+			conn.Close()
+			return 0, net.ErrClosed
 		}
-		return &breakingConn{c, op, left}, nil
+		return conn.Write(p)
 	}), left
-}
-
-type breakingConn struct {
-	net.Conn
-	op   recipestest.Op
-	left *atomic.Int32
-}
-
-func (c *breakingConn) Write(p []byte) (int, error) {
-	if len(p) >= 12 && recipestest.Op(binary.BigEndian.Uint32(p[8:])) == c.op && c.left.Load() > 0 {
-		c.left.Add(-1)
-		c.Conn.Close()
-		return 0, net.ErrClosed
-	}
-	return c.Conn.Write(p)
 }
 
 // Must calls a verb that must succeed within [Limit].
@@ -174,7 +173,7 @@ func Unlock[L interface{ Unlock(context.Context) error }](t *testing.T, leases .
 	}
 }
 
-// Await polls until list has n entries, and returns them.
+// Await polls until list has n entries and returns them.
 func Await[E any](t *testing.T, n int, list func(context.Context) ([]E, error)) (all []E) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -64,6 +64,7 @@ func (t *Trust) Answered(sent, at time.Time, by Witness) {
 			t.carried = t.reports[n].sent
 			n++
 		}
+
 		t.reports = append(t.reports[:0], t.reports[n:]...)
 	}
 
@@ -72,6 +73,7 @@ func (t *Trust) Answered(sent, at time.Time, by Witness) {
 	} else if n == maxReports {
 		t.reports = append(t.reports[:0], t.reports[1:]...)
 	}
+
 	t.reports = append(t.reports, report{sent, at})
 }
 
@@ -124,6 +126,7 @@ func (t *Trust) Due(now time.Time, writing bool) (at time.Time, write bool) {
 	if now.Sub(t.troubled) < t.timeout/2 {
 		pace = trouble
 	}
+
 	at = t.confirmed.Add((pace * syncs).Of(t.timeout))
 	// A usual gap closes by itself with the next request.
 	if usual := (reported + Prompt + sample).Of(t.timeout); len(t.reports) > 0 && t.confirmed.Sub(t.carried) > usual {

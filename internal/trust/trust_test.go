@@ -117,6 +117,8 @@ func TestProofsAreDue(t *testing.T) {
 	require.Equal(t, 5*second, contacts(ms).Deadline().Sub(at(12*second))-1500*ms, "before the next proof")
 
 	require.Equal(t, at(12501*ms), contacts(501*ms).troubled)
+	troubled := contacts(ms)
+	troubled.troubled = at(11 * second)
 
 	for name, c := range map[string]struct {
 		trust *Trust
@@ -124,18 +126,10 @@ func TestProofsAreDue(t *testing.T) {
 		want  time.Duration
 		write bool
 	}{
-		"prompt answers": {contacts(ms), 12 * second, 13500 * ms, false},
-		"an answer was late": {func() *Trust {
-			tr := contacts(ms)
-			tr.troubled = at(11 * second)
-			return tr
-		}(), 12 * second, 12750 * ms, false},
-		"an answer was late, half a timeout ago": {func() *Trust {
-			tr := contacts(ms)
-			tr.troubled = at(11 * second)
-			return tr
-		}(), 17 * second, 13500 * ms, false},
-		"all answers are late": {contacts(501 * ms), 12 * second, 12001 * ms, false},
+		"prompt answers":                         {contacts(ms), 12 * second, 13500 * ms, false},
+		"an answer was late":                     {troubled, 12 * second, 12750 * ms, false},
+		"an answer was late, half a timeout ago": {troubled, 17 * second, 13500 * ms, false},
+		"all answers are late":                   {contacts(501 * ms), 12 * second, 12001 * ms, false},
 		"a contact that will be known sooner": {func() *Trust {
 			tr := newTrust()
 			tr.Answered(at(5*second), at(5*second), Member) // a ping

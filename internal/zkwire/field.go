@@ -58,6 +58,7 @@ func (d *Decoder) Buffer() []byte {
 	if d.Bad {
 		return nil
 	}
+
 	return append([]byte{}, b...)
 }
 
@@ -79,6 +80,8 @@ func (d *Decoder) NullableString() (s string, ok bool) {
 // vector with a negative count is empty.
 func (d *Decoder) Vector(next func()) bool {
 	n := d.Int32()
+
+	// A count can be a lie, so the first element that is missing ends the loop.
 	for i := int32(0); i < n && !d.Bad; i++ {
 		next()
 	}
@@ -111,6 +114,15 @@ func AppendInt64(b []byte, v int64) []byte { return binary.BigEndian.AppendUint6
 // AppendString appends a string.
 func AppendString(b []byte, s string) []byte {
 	return append(AppendInt32(b, int32(len(s))), s...)
+}
+
+// AppendStrings appends a vector of strings.
+func AppendStrings(b []byte, list []string) []byte {
+	b = AppendInt32(b, int32(len(list)))
+	for _, s := range list {
+		b = AppendString(b, s)
+	}
+	return b
 }
 
 // AppendBuffer appends a buffer. A nil slice becomes the null buffer.

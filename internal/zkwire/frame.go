@@ -37,6 +37,7 @@ func ReadFrame(r io.Reader, limit int) ([]byte, error) {
 		return nil, err
 	}
 
+	// Most frames are short, so they take a single allocation.
 	if n <= trusted {
 		frame := make([]byte, lengthSize+n)
 		copy(frame, head[:])
@@ -46,6 +47,7 @@ func ReadFrame(r io.Reader, limit int) ([]byte, error) {
 		return frame, nil
 	}
 
+	// The length of a long frame can be a lie.
 	var frame bytes.Buffer
 	frame.Grow(lengthSize + trusted)
 	frame.Write(head[:])
@@ -84,6 +86,8 @@ func CutFrame(b []byte, limit int) (frame, rest []byte, err error) {
 	if len(b) < end {
 		return nil, b, nil
 	}
+
+	// The third index keeps an append from overwriting rest.
 	return b[:end:end], b[end:], nil
 }
 

@@ -52,6 +52,7 @@ func ParseConnectRequest(payload []byte) (ConnectRequest, error) {
 	if d.Bad {
 		return ConnectRequest{}, ErrMalformed
 	}
+	// Clients before 3.4 don't send this field.
 	if r.ReadOnlyField = len(d.Rest) > 0; r.ReadOnlyField {
 		r.ReadOnly = d.Bool()
 	}

@@ -75,6 +75,7 @@ func TestTruncatedHandshakesAreMalformed(t *testing.T) {
 		_, err := ParseConnectRequest(connectRequest[4 : 4+n])
 		require.Equal(t, ErrMalformed, err, n)
 	}
+
 	for n := range len(connectResponse) - 4 {
 		_, err := ParseConnectResponse(connectResponse[4 : 4+n])
 		require.Equal(t, ErrMalformed, err, n)

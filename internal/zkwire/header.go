@@ -7,7 +7,7 @@ const (
 	XidEvent   int32 = -1
 	XidPing    int32 = -2
 	XidAuth    int32 = -4
-	XidWatches int32 = -8 // setWatches, as the Java client numbers it
+	XidWatches int32 = -8 // setWatches (with the number that the Java client uses)
 )
 
 // Bodies of frames begin at these offsets.
@@ -70,6 +70,7 @@ func ParseReplyHeader(frame []byte) (ReplyHeader, bool) {
 	if len(frame) < ReplyBody {
 		return ReplyHeader{}, false
 	}
+
 	return ReplyHeader{
 		Xid:  int32(binary.BigEndian.Uint32(frame[xidAt:])),
 		Zxid: int64(binary.BigEndian.Uint64(frame[zxidAt:])),

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -190,36 +189,29 @@ func collide(ctx context.Context, clients []*protocol.Client) error {
 	return err
 }
 
-func TestInterruptedDemonstrationEnds(t *testing.T) {
-	t.Parallel()
-	ctx, interrupt := context.WithCancel(t.Context())
-	out := writer(func(b []byte) (int, error) {
-		if strings.Contains(string(b), "end the session") {
-			interrupt()
-		}
-		return len(b), nil
-	})
-	_, err := run(ctx, out, "127.0.0.1:0", wait)
-	require.ErrorIs(t, err, context.Canceled)
-}
-
-func wait(ctx context.Context, _ []*protocol.Client) error {
-	<-ctx.Done()
-	return nil
-}
-
 // With -serve the metrics stay, and the workers go on, until the program is interrupted.
-func TestServedDemonstrationGoesOn(t *testing.T) {
-	t.Parallel()
-	ctx, interrupt := context.WithCancel(t.Context())
-	served := false
-	_, err := run(ctx, io.Discard, "127.0.0.1:0", func(ctx context.Context, clients []*protocol.Client) error {
-		served = true
-		interrupt()
-		return wait(ctx, clients)
-	})
-	require.ErrorIs(t, err, context.Canceled)
-	require.True(t, served)
+func TestInterruptedDemonstrationEnds(t *testing.T) {
+	for _, moment := range []string{"end the session", "served"} {
+		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
+			ctx, interrupt := context.WithCancel(t.Context())
+			reached := false
+			out := writer(func(b []byte) (int, error) {
+				if strings.Contains(string(b), moment) {
+					reached = true
+					interrupt()
+				}
+				return len(b), nil
+			})
+			_, err := run(ctx, out, "127.0.0.1:0", func(ctx context.Context, _ []*protocol.Client) error {
+				fmt.Fprint(out, "served")
+				<-ctx.Done()
+				return nil
+			})
+			require.ErrorIs(t, err, context.Canceled)
+			require.True(t, reached)
+		})
+	}
 }
 
 type writer func([]byte) (int, error)

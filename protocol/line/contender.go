@@ -22,25 +22,24 @@ type contender struct {
 	session  *recipe.Session
 	listings *listings
 	request  *Request
-	claims   bool // it does not wait in line
+	claims   bool // it doesn't wait in line
 	came     time.Time
 	own      *recipe.Own
 	rest     func() // ends the KeepAlive of the session
 
-	alone   bool  // it was the only one when its node was created
-	company bool  // others have been in line, too
-	said    bool  // the log has whom it waits for
-	token   int64 // the czxid of its node, or 0 as long as it is not known
+	alone   bool          // it was the only contender when its node was created
+	company bool          // there were other contenders
+	said    bool          // its predecessor was logged
+	token   int64         // its node's czxid, or 0 before that was read
+	watch   *recipe.Watch // on its node; nil before that was read
 
-	watch *recipe.Watch // on its node, once that was read
-
-	data  []byte        // of the line's node, which the request's Blockers obey; nil without a rule
-	rules *recipe.Watch // on the line's node, once the contender waits under a rule
-	ruled bool          // those data have changed, and that is why it looks
+	// These are for a line with a rule.
+	data  []byte        // of the line's node; the request's Blockers obey it
+	rules *recipe.Watch // on the line's node, once the contender waits
+	ruled bool          // the data have changed, so the line is listed again
 }
 
-// contend creates a node in line, waits until it is granted, and withdraws the node if it does not
-// come to that.
+// contend creates a node in line and waits until it is granted. If it fails, it withdraws the node.
 func (l *Line) contend(ctx context.Context, s *recipe.Session, r *Request, claims bool) (*recipe.Grant, error) {
 	c := &contender{
 		line: l, session: s, listings: l.shared(s),
@@ -57,7 +56,7 @@ func (l *Line) contend(ctx context.Context, s *recipe.Session, r *Request, claim
 			Missing: c.createDir,
 		})
 		if err != nil {
-			l.parent.forget() // if the node is ours, it may be another one when the next contender comes
+			l.parent.forget() // the next contender may meet another node at the line's path
 		}
 		return own, err
 	}, func(late *recipe.Own) { late.Withdraw(context.Background()) })
@@ -71,8 +70,9 @@ func (l *Line) contend(ctx context.Context, s *recipe.Session, r *Request, claim
 
 	g, err := c.advance(ctx)
 	if err != nil {
-		own.Withdraw(ctx) // which goes on in the background if ctx ends
+		own.Withdraw(ctx) // it goes on in the background if ctx ends
 	}
+
 	return g, err
 }
 
@@ -81,16 +81,19 @@ func (c *contender) create(conn *zk.Conn, prefix string) (string, error) {
 	l, s := c.line, c.session
 	acl, data := s.ACL(l.pathOf(path.Base(prefix))), s.NodeData(c.request.Data)
 	k := l.parent.known()
-	// A claim has looked right now. If that is out of date already, another one was faster.
+
+	// A claim has just listed the line. If that is out of date already, another contender was
+	// faster.
 	if fast := k.own && k.likely() || c.claims && k.fit; fast {
 		return c.createFast(conn, prefix, data, acl, k)
 	}
+
 	return recipe.Create(conn, prefix, data, zk.FlagEphemeralSequential, acl)
 }
 
-// createFast is create where no other contender is likely to be in line. In the same transaction it
-// sets the data of the line's own node to what they were at the known version. The answer then
-// tells how many children there are, and the number of the transaction, which is the token.
+// createFast is create for a line that is probably empty. The same transaction sets the data of the
+// line's own node to what it was at the known version. So the answer has the number of children and
+// the number of the transaction (the token).
 func (c *contender) createFast(conn *zk.Conn, prefix string, data []byte, acl []zk.ACL, k known) (string, error) {
 	l, s := c.line, c.session
 	ops := []any{
@@ -100,6 +103,7 @@ func (c *contender) createFast(conn *zk.Conn, prefix string, data []byte, acl []
 	if k.kept {
 		ops = append(ops, &zk.CheckVersionRequest{Path: s.Path(l.pathOf(keeper)), Version: -1})
 	}
+
 	answers, err := recipe.Multi(conn, ops...)
 	switch {
 	case errors.Is(err, zk.ErrBadVersion):
@@ -115,7 +119,7 @@ func (c *contender) createFast(conn *zk.Conn, prefix string, data []byte, acl []
 		return "", err
 	}
 
-	// The node of the line was changed last by this transaction, which created ours.
+	// This transaction was the last to change the line's node, and it created ours.
 	stat := answers[1].Stat
 	l.parent.set(stat, k.data, k.kept)
 	c.alone, c.token = alone(stat, k.kept), stat.Mzxid
@@ -124,6 +128,7 @@ func (c *contender) createFast(conn *zk.Conn, prefix string, data []byte, acl []
 
 func (c *contender) createDir(ctx context.Context, s *recipe.Session) error {
 	c.line.parent.forget()
+
 	created, err := s.EnsurePath(ctx, c.line.recipe.Path())
 	if created {
 		c.line.parent.set(&zk.Stat{}, c.line.first, false)
@@ -134,7 +139,7 @@ func (c *contender) createDir(ctx context.Context, s *recipe.Session) error {
 // advance waits until the contender is granted.
 func (c *contender) advance(ctx context.Context) (*recipe.Grant, error) {
 	s := c.session
-	asked := false // to confirm the session, since the contender last waited
+	asked := false // whether a quorum has confirmed the session since the last wait
 	if c.alone {
 		var err error
 		if asked, err = s.Confirm(ctx); err != nil {
@@ -158,13 +163,13 @@ func (c *contender) advance(ctx context.Context) (*recipe.Grant, error) {
 			}
 		}
 
-		// Over a slow network the session would have to be confirmed again after each listing.
+		// One confirmation is enough: over a slow network each listing would need another.
 		if asked {
 			return c.grant(ctx)
 		}
 
-		// Contenders that are gone stay gone. So what was read before the session was confirmed
-		// still holds if our own node is there, of which the server tells before it answers.
+		// Contenders that are gone stay gone. So a listing from before the confirmation still holds
+		// if our own node is there. (The event of its deletion would have come before the answer.)
 		if asked, err = s.Confirm(ctx); err != nil {
 			return nil, err
 		} else if asked && (c.line.rule != nil || !c.own.Sole() || c.watch == nil || !c.watch.Unchanged()) {
@@ -174,27 +179,25 @@ func (c *contender) advance(ctx context.Context) (*recipe.Grant, error) {
 	}
 }
 
-// An ahead is what a contender has found before it in line. It keeps nothing else of the listing.
+// An ahead says which contenders block another. A waiter keeps nothing else of the listing.
 type ahead struct {
-	blockers []string // their nodes
+	blockers    []string // their nodes
+	replaceable bool     // a change of a blocker's data can announce another node
 
-	// With one blocker: once everything up to that is gone, the contenders behind it do not block.
-	// None can come between those, as numbers only grow.
+	// single means that there is one blocker, and that the contenders behind it don't block. (None
+	// can come between, because numbers only grow.) The other fields are about that blocker.
 	single bool
-	first  bool // nothing is before the blocker
-	marker bool // a release marker of the blocker says that nothing is before it
-	final  bool // no other node takes the blocker's place
-
-	replaceable bool // a change of a blocker's data may announce another node
+	first  bool // it is the first in line
+	marker bool // its release marker says that nothing is before it
+	final  bool // no other node takes its place
 }
 
-// look lists the line. A contender that has just joined needs no listing that is newer than its
-// node.
+// look lists the line. If the contender has just joined, any listing that has its node will do.
 func (c *contender) look(ctx context.Context, joined bool) (ahead, error) {
 	l, s := c.line, c.session
 	for {
-		// Our own node is read while the listing is on its way, if what the create's answer has
-		// said of it is not enough.
+		// Our own node is read while the listing is on its way, unless the answer to the create was
+		// enough.
 		reads := c.token == 0 || !c.certain()
 		if reads {
 			c.watch = nil
@@ -215,6 +218,8 @@ func (c *contender) look(ctx context.Context, joined bool) (ahead, error) {
 		} else if err != nil {
 			return ahead{}, err
 		}
+
+		// Several attempts may have created a node. The first of them in line counts.
 		if name := c.own.Name(); !c.own.Sole() && c.own.Among(list.children) && c.own.Name() != name {
 			continue
 		}
@@ -228,6 +233,7 @@ func (c *contender) look(ctx context.Context, joined bool) (ahead, error) {
 				return ahead{}, err
 			}
 		}
+
 		c.ruled = false
 		if err := c.obey(list.data); err != nil {
 			return ahead{}, err
@@ -244,7 +250,7 @@ func (c *contender) watchNode() {
 	}
 }
 
-// read waits until the contender's own node was read, which is watched since.
+// read waits until the contender's own node was read and is watched.
 func (c *contender) read(ctx context.Context) (*zk.Stat, error) {
 	c.watchNode()
 	stat, err := c.watch.Ready(ctx)
@@ -257,7 +263,7 @@ func (c *contender) read(ctx context.Context) (*zk.Stat, error) {
 	return stat, nil
 }
 
-// ahead returns what blocks the contender at self.
+// ahead returns the blockers of the contender at self.
 func (c *contender) ahead(names []Name, self int) (a ahead, err error) {
 	blockers := c.request.blockers(names, self)
 	if len(blockers) > 0 && c.request.Try {
@@ -265,6 +271,7 @@ func (c *contender) ahead(names []Name, self int) (a ahead, err error) {
 	} else if n, ok := c.request.overlooks(names, self); ok && len(blockers) == 0 {
 		return a, fmt.Errorf("%w: %q would not wait for it", protocol.ErrMixed, n.Node)
 	}
+
 	for i := range blockers {
 		a.blockers = append(a.blockers, blockers[i].Node)
 		a.replaceable = a.replaceable || blockers[i].Replaceable()
@@ -273,22 +280,26 @@ func (c *contender) ahead(names []Name, self int) (a ahead, err error) {
 		b := &blockers[0]
 		i := find(names, b.Node, b.Sequence)
 		a.single = b.respects(c.request.Kind) && len(c.request.blockers(names[i+1:], self-i-1)) == 0 &&
-			(c.line.rule == nil || self == i+1) // or else the rule may change meanwhile
+			(c.line.rule == nil || self == i+1) // a rule may change, and let others in before
 		a.first = i == 0
 		a.final = c.line.allExclusive() && !b.Replaceable()
 		a.marker = a.single && !a.first && b.Owner != (recipe.Owner{}) && c.line.exclusive(b.Kind)
 	}
+
 	return a, nil
 }
 
-// await waits until one of the blockers goes, or our own node changes. It reports whether it is
-// certain that nothing blocks the contender any more. Otherwise the line has to be listed again.
+// await waits until a blocker is gone or our own node changes. It reports whether certainly nothing
+// blocks the contender any more. If it isn't certain, the line must be listed again.
 func (c *contender) await(ctx context.Context, a ahead) (free bool, err error) {
-	if a.first { // the end of the blocker is proof without a marker, and our own node may end with it
+	// The end of the first in line needs no marker as proof. But our own node may end with it.
+	if a.first {
 		c.watchNode()
 	}
+
 	watches := make([]*recipe.Watch, len(a.blockers), len(a.blockers)+2)
 	for {
+		// Watch whatever isn't watched yet.
 		for i, node := range a.blockers {
 			if watches[i] == nil || !watches[i].Unchanged() {
 				watches[i] = c.session.Watch(c.line.pathOf(node))
@@ -311,6 +322,7 @@ func (c *contender) await(ctx context.Context, a ahead) (free bool, err error) {
 			}
 		}
 
+		// Wait for a change.
 		blocker := watches[0]
 		if a.marker {
 			blocker.ExpectMarker()
@@ -322,7 +334,7 @@ func (c *contender) await(ctx context.Context, a ahead) (free bool, err error) {
 			return a.single && (a.first && blocker.Deleted() || blocker.Marked()) && c.certain(), nil
 		}
 
-		// Somebody's data have changed, which moves nobody in line.
+		// A change of data moves no contender.
 		if c.watch != nil && !c.watch.Unchanged() {
 			c.watch = nil
 			c.watchNode()
@@ -330,18 +342,19 @@ func (c *contender) await(ctx context.Context, a ahead) (free bool, err error) {
 	}
 }
 
-// certain reports whether the contender has one node, which was untouched when the last event came.
-// If its node is not watched yet, it was there a moment ago.
+// certain reports whether the contender has one node that was untouched at the last event. (If the
+// node isn't watched yet, it was there a moment ago.)
 func (c *contender) certain() bool {
 	return c.own.Sole() && (c.watch == nil || c.watch.Unchanged())
 }
 
-// wait blocks until one of the watches, or that on the contender's own node, has told of a change.
-// A contender that waits needs no trust, so its session makes no requests meanwhile. The session is
-// confirmed before a grant.
+// wait blocks until one of the watches fires, or the watch on the contender's own node. A waiter
+// needs no trust, so its session makes no requests meanwhile. (It is confirmed before a grant.)
 func (c *contender) wait(ctx context.Context, a ahead, watches []*recipe.Watch) error {
 	c.rest()
-	defer c.resume()
+	defer func() { c.rest = c.session.KeepAlive() }()
+
+	// Only a contender that waits for longer watches its own node.
 	if c.watch == nil && len(watches) == 1 {
 		if over, err := c.waitUntil(ctx, c.came.Add(moment), watches); over {
 			return err
@@ -350,6 +363,7 @@ func (c *contender) wait(ctx context.Context, a ahead, watches []*recipe.Watch) 
 	if _, err := c.read(ctx); err != nil {
 		return err
 	}
+
 	all := append(watches, c.watch)
 	if c.line.rule != nil {
 		if same, err := c.sameRule(ctx); err != nil || !same {
@@ -357,6 +371,7 @@ func (c *contender) wait(ctx context.Context, a ahead, watches []*recipe.Watch) 
 		}
 		all = append(all, c.rules)
 	}
+
 	if log := c.line.recipe.Logger(); !c.said && log.Enabled(ctx, slog.LevelInfo) {
 		if over, err := c.waitUntil(ctx, c.came.Add(Notice), all); over {
 			return err
@@ -364,25 +379,26 @@ func (c *contender) wait(ctx context.Context, a ahead, watches []*recipe.Watch) 
 		c.said = true
 		c.say(log, a.blockers[0], watches[0])
 	}
+
 	return c.session.WaitAny(ctx, all...)
 }
 
-func (c *contender) resume() { c.rest = c.session.KeepAlive() }
+const (
+	// moment is how long a contender waits before it watches its own node (which costs a request).
+	// If another client deletes the node earlier, the contender can still be granted. Its grant
+	// then ends as if the node was deleted just after it was granted.
+	moment = 100 * time.Millisecond
 
-// moment is how long after it came a contender watches its own node, which costs a request. If
-// another client deletes the node earlier, the contender may be granted nevertheless. Its grant
-// finds that out as it does if its node is deleted just after it was granted.
-const moment = 100 * time.Millisecond
+	// unwatched is how long after it came a contender can be granted without a watch on its node.
+	// So a contended cycle of a few milliseconds costs no request for that.
+	unwatched = 20 * time.Millisecond
+)
 
-// unwatched is how long after it came a contender may be granted and not be watched at once. A
-// contended cycle of a few milliseconds then costs no request for that.
-const unwatched = 20 * time.Millisecond
-
-// Notice is after how long the log has whom a contender waits for, once.
+// Notice is how long a contender waits before its predecessor is logged (once).
 const Notice = 5 * time.Second
 
-// waitUntil waits until one of the watches has told of a change, or that time. It reports whether
-// there is no need to wait any longer.
+// waitUntil waits until one of the watches fires, or until end. It reports whether the wait has
+// ended.
 func (c *contender) waitUntil(ctx context.Context, end time.Time, watches []*recipe.Watch) (over bool, err error) {
 	if !time.Now().Before(end) {
 		return false, nil
@@ -393,7 +409,7 @@ func (c *contender) waitUntil(ctx context.Context, end time.Time, watches []*rec
 	return err == nil || soon.Err() == nil || ctx.Err() != nil, err
 }
 
-// say logs whom the contender waits for.
+// say logs which contender blocks this one.
 func (c *contender) say(log *slog.Logger, node string, blocker *recipe.Watch) {
 	n, _ := c.line.name(node)
 	args := []any{"path", c.line.recipe.Path(), "for", Notice, "behind", node}
@@ -407,7 +423,9 @@ func (c *contender) say(log *slog.Logger, node string, blocker *recipe.Watch) {
 
 func (c *contender) grant(ctx context.Context) (*recipe.Grant, error) {
 	l, s, path := c.line, c.session, c.line.pathOf(c.own.Name())
-	remove := func(ctx context.Context, s *recipe.Session) error { // which is kept, and c is not
+
+	// The grant keeps remove, so remove must not keep c.
+	remove := func(ctx context.Context, s *recipe.Session) error {
 		if k := l.parent.known(); k.likely() && !k.own {
 			return s.DeleteWith(ctx, path, func(conn *zk.Conn) error { return l.adopt(conn, s, path, k) })
 		}
@@ -419,27 +437,31 @@ func (c *contender) grant(ctx context.Context) (*recipe.Grant, error) {
 	if c.request.Keep != nil {
 		remove = c.request.Keep(remove)
 	}
+
 	g, err := cmp.Or(c.request.Recipe, l.recipe).NewGrant(ctx, s, path, c.token, remove)
 	if err == nil && (c.watch != nil || time.Since(c.came) > unwatched) {
-		// Our own node may have been deleted with the last blocker: that event may be on its way. If
-		// there is no watch yet, it may have been deleted since it was created.
+		// Our own node may have been deleted with the last blocker (that event may be on its way).
+		// Or it isn't watched yet, and was deleted since it was created.
 		g.Guard()
 	}
+
 	return g, err
 }
 
-// adopt deletes a node and sets the data of the line's own node to what they are at the known
-// version, so that the next contender can be fast. While the released node is there, so is the line's node that
-// was looked at.
+// adopt deletes a node and sets the data of the line's own node to what it is at the known version.
+// So the next contender can be fast. (As long as the released node exists, the line's node is still
+// the node that was listed.)
 func (l *Line) adopt(conn *zk.Conn, s *recipe.Session, path string, k known) error {
 	answers, err := recipe.Multi(conn,
 		&zk.DeleteRequest{Path: s.Path(path), Version: -1},
 		&zk.SetDataRequest{Path: s.Path(l.recipe.Path()), Data: k.data, Version: k.version})
+
 	switch {
 	case err == nil:
 		l.parent.set(answers[1].Stat, k.data, k.kept)
 	case errors.Is(err, zk.ErrNoAuth):
 		l.parent.close()
 	}
+
 	return err
 }

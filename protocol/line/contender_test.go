@@ -10,34 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A contender that waits for a moment only does not read its own node.
-func TestContendedCycleTakesFiveRequests(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/line", srv.Link(t)
-		c, first := link.Client(t), take(t, lineAt(srv.Client(t), path))
-		second := enter(suite.Lasting(t), lineAt(srv.Client(t), path), request)
-		suite.Session(t, c)
-		synctest.Wait() // otherwise zk.Conn may set watches again on its first connection
-		before := link.Count(recipestest.OpAny)
-		last := enter(suite.Lasting(t), lineAt(c, path), request)
-		synctest.Wait()
-		release(t, first)
-		release(t, suite.Wait(t, second))
-		synctest.Wait()
-		require.Len(t, last, 1)
-		release(t, <-last)
-		require.Equal(t, before+5, link.Count(recipestest.OpAny))
-	})
-}
-
-// The answer to a create is lost. What the line shows then is read, and not taken for another
-// contender of the session.
+// The answer to a create is lost, so the contender finds its node in the line. It must not mistake
+// another contender of its session for itself.
 func TestTokenOfANodeThatWasFound(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link, other := srv.Root(t)+"/line", srv.Link(t), srv.Client(t)
@@ -49,21 +28,20 @@ func TestTokenOfANodeThatWasFound(t *testing.T) {
 		link.LoseReply(recipestest.OpCreate, 1)
 		waiter := enter(suite.Lasting(t), lineAt(c, path), request)
 		time.Sleep(time.Second)
-		release(t, holder)
+		suite.Release(t, holder)
 		first := suite.Wait(t, before)
 		pending(t, waiter)
-		release(t, first)
+		suite.Release(t, first)
 		g := suite.Wait(t, waiter)
 		require.Greater(t, g.Token(), first.Token())
-		stat, err := suite.Session(t, other).Exists(suite.Lasting(t), path+"/"+g.Node())
-		require.NoError(t, err)
+		_, stat := suite.Get(t, other, path+"/"+g.Node())
 		require.Equal(t, stat.Czxid, g.Token())
-		release(t, g)
+		suite.Release(t, g)
 	})
 }
 
-// All contenders of a session that join before the server lists the line share that listing, also
-// those of lines that were made one by one. One that joins later has a listing of its own.
+// Contenders of a session that join before the server lists the line share that listing (even if
+// they belong to different Lines). A contender that joins later makes another listing.
 func TestContendersOfASessionShareListings(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would end the listing that came first
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -87,27 +65,25 @@ func TestContendersOfASessionShareListings(t *testing.T) {
 		require.Equal(t, 2, link.Count(recipestest.OpGetChildren))
 		require.Equal(t, creates+1, link.Count(recipestest.OpCreate))
 
-		release(t, holder)
+		suite.Release(t, holder)
 		for _, g := range waiting {
-			release(t, suite.Wait(t, g))
+			suite.Release(t, suite.Wait(t, g))
 		}
 	})
 }
 
-// A contender whose node was deleted together with the holder's is not the next holder. If it hears
-// of the holder's end a moment before it hears of its own, it learns of that with the next event.
+// If a contender's node is deleted together with the holder's node, the contender isn't the next
+// holder. (The event for the holder's node can come first, and the event for its own node next.)
 func TestContenderThatIsDeletedWithTheHolderIsNotGranted(t *testing.T) {
-	over := false
-	for step := 1; !over; step++ {
-		synctest.Test(t, func(t *testing.T) {
-			srv := recipestest.Start(t, recipestest.WithInMemory())
+	suite.Sweep(t, func(step int) (met bool) {
+		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 			path, link, op := srv.Root(t)+"/x", srv.Link(t), srv.Client(t)
 			l, s := lineAt(op, path), suite.Session(t, op)
 			c := link.Client(t)
 			suite.Session(t, c)
 			held := take(t, l)
 
-			met := suite.At(link, step, func() {
+			struck := suite.At(link, step, func() {
 				var ops []any
 				for _, name := range suite.Children(t, op, path) {
 					ops = append(ops, &zk.DeleteRequest{Path: path + "/" + name, Version: -1})
@@ -128,35 +104,16 @@ func TestContenderThatIsDeletedWithTheHolderIsNotGranted(t *testing.T) {
 			})
 			time.Sleep(time.Second) // in virtual time: it watches its own node by then
 			pending(t, next)
-			over = !met()
-			release(t, held)
-			release(t, suite.Wait(t, next))
+			met = struck()
+			suite.Release(t, held)
+			suite.Release(t, suite.Wait(t, next))
 		})
-	}
-}
-
-// The session has watched the node of a waiter, so its grant does not begin to watch later.
-func TestDeletedHolderThatHasWaitedLearnsOfItAtOnce(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, op := srv.Root(t)+"/x", srv.Client(t)
-		ctx, l := suite.Lasting(t), lineAt(op, path)
-		held := take(t, l)
-		next := enter(ctx, lineAt(srv.Client(t), path), request)
-		time.Sleep(time.Second) // in virtual time: it watches its own node by then
-
-		began := time.Now()
-		release(t, held)
-		g := suite.Wait(t, next)
-		require.NoError(t, g.Err())
-		require.NoError(t, l.Break(ctx, g.Node()))
-		synctest.Wait()
-		require.ErrorIs(t, g.Err(), protocol.ErrNodeDeleted)
-		require.Zero(t, time.Since(began))
+		return met
 	})
 }
 
-// A waiter costs its session's pings and nothing else. After a long wait, its session has to be
-// confirmed besides what it needs after a short one.
+// A waiter costs its session's pings and nothing else. After a long wait its turn costs a request
+// that confirms the session.
 func TestWaiterSendsNothingUntilItsTurnComes(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -177,97 +134,55 @@ func TestWaiterSendsNothingUntilItsTurnComes(t *testing.T) {
 			require.Greater(t, link.Count(recipestest.OpPing), pings+int(10*time.Minute/s.Timeout()))
 			require.NoError(t, s.Err())
 			require.Empty(t, waiting)
-			release(t, held[0])
+			suite.Release(t, held[0])
 			g := suite.Wait(t, waiting)
 			require.Equal(t, requests+n, link.Count(recipestest.OpAny))
-			release(t, g)
+			suite.Release(t, g)
 			for _, g := range held[1:] {
-				release(t, g)
+				suite.Release(t, g)
 			}
 		})
 	}
 }
 
-// A contender whose turn has come leaves a server that answers pings, and does not confirm its
-// session.
-func TestServerThatDoesNotConfirmASessionIsLeft(t *testing.T) {
+// If a server answers pings but doesn't confirm the session, a contender whose turn has come leaves
+// that server. Its listing can be out of date once its session is confirmed.
+func TestContenderLooksAgainOnceItsSessionIsConfirmed(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/line", srv.Link(t)
-		holder := hold(t, srv.Client(t), path)
+		path, link, operator := srv.Root(t)+"/line", srv.Link(t), srv.Client(t)
+		holder := take(t, lineAt(operator, path))
 		gate := &suite.Gate{Op: recipestest.OpDelete} // by which a session is confirmed
 		c := link.Client(t, gate.Option(link))
 		s := suite.Session(t, c)
 		waiter := enter(t.Context(), lineAt(c, path), request)
 		synctest.Wait()
-		time.Sleep(10 * s.Timeout())
-
-		connects := link.Count(recipestest.OpConnect)
-		gate.Shut()
-		resign(t, holder)
-		synctest.Wait()
-		require.True(t, gate.Holding())
-		require.Empty(t, waiter, "its session has to be confirmed")
-		require.Greater(t, time.Until(s.Deadline()), s.Timeout()/2, "nothing is held")
-		time.Sleep(s.Timeout() / 2)
-		require.Greater(t, link.Count(recipestest.OpConnect), connects)
-
-		gate.Open()
-		release(t, suite.Wait(t, waiter))
-		require.NoError(t, s.Err())
-	})
-}
-
-// What a contender has read may be out of date once its session had to be confirmed.
-func TestContenderLooksAgainOnceItsSessionIsConfirmed(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link, operator := srv.Root(t)+"/line", srv.Link(t), srv.Client(t)
-		holder := hold(t, operator, path)
-		gate := &suite.Gate{Op: recipestest.OpDelete} // by which a session is confirmed
-		c := link.Client(t, gate.Option(link))
-		s := suite.Session(t, c)
-		waiter := campaign(t.Context(), c, path)
-		synctest.Wait()
 		gate.Shut()
 		time.Sleep(s.Timeout())
 		require.NoError(t, s.Err(), "only its trust has run out")
 
-		// The waiter is told that it has no predecessor any more.
-		resign(t, holder)
+		// An event says that the waiter has no predecessor any more.
+		suite.Release(t, holder)
 		synctest.Wait()
 		require.True(t, gate.Holding())
 		require.Empty(t, waiter, "its session has to be confirmed")
+		connects := link.Count(recipestest.OpConnect)
+		time.Sleep(s.Timeout() / 2)
+		require.Greater(t, link.Count(recipestest.OpConnect), connects)
 
 		// Its node is deleted, and another contender holds.
 		contenders, err := lineAt(operator, path).Contenders(suite.Lasting(t))
 		require.NoError(t, err)
 		require.Len(t, contenders, 1)
 		require.NoError(t, lineAt(operator, path).Break(suite.Lasting(t), contenders[0].Node))
-		other := hold(t, operator, path)
+		other := take(t, lineAt(operator, path))
 		gate.Open()
 		time.Sleep(s.Timeout())
 		synctest.Wait()
 
 		require.Empty(t, waiter)
 		require.NoError(t, other.Err())
-		resign(t, other)
-		resign(t, suite.Wait(t, waiter))
+		suite.Release(t, other)
+		suite.Release(t, suite.Wait(t, waiter))
 		require.NoError(t, s.Err())
-	})
-}
-
-func TestContendersOfALongLine(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		c, path := srv.Client(t), srv.Root(t)+"/x"
-		const n = 50
-		var nodes []string
-		for range n {
-			nodes = append(nodes, foreign(t, c, path, curatorMutex))
-		}
-		all, err := lineAt(c, path).Contenders(suite.Lasting(t))
-		require.NoError(t, err)
-		require.Len(t, all, n)
-		for _, node := range nodes {
-			remove(t, c, node)
-		}
 	})
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -13,36 +13,30 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// A Contender is one node in line, a holder's or a waiter's.
+// A Contender is one node in line, a holder's or a waiter's. If the client may not read the node,
+// Token, Data and Since are zero (and Session is what the name says).
 type Contender struct {
-	Node    string    // its name below the recipe's path
-	Session int64     // its owner
-	Token   int64     // its czxid: the fencing token that its owner has or will have
-	Data    []byte    // of its node
-	Since   time.Time // its creation, by the server's clock: since when it is in line
-	Holds   bool      // it has got what it came for, by the rules of its own library
-	Lingers bool      // its node may be unused, if it is alone in line: with others behind it, it is in use
+	Node    string    // the node's name below the recipe's path
+	Session int64     // the session that owns the node
+	Token   int64     // the node's czxid, which is the fencing token of its owner
+	Data    []byte    // the node's data
+	Since   time.Time // when the node was created, by the server's clock
+	Holds   bool      // it is granted, by the rules of its own library
+	Lingers bool      // it may be unused if it is alone in line (with others behind it, it is in use)
 }
 
-// contenderOf returns the contender whose node has this name, data and Stat.
-func contenderOf(node string, data []byte, stat *zk.Stat) Contender {
-	return Contender{Node: node, Session: stat.EphemeralOwner, Token: stat.Czxid, Data: data, Since: time.UnixMilli(stat.Ctime)}
-}
+// maxListings is how often the line is listed again because a contender has left it meanwhile.
+const maxListings = 4
 
-const (
-	readers     = 16 // how many nodes are read at the same time
-	maxListings = 4  // how often the line is listed again because a contender has left it meanwhile
-)
-
-// Contenders returns the contenders in line, in order, as of a moment after the call began. Those
-// of other kinds are among them, as contenders behind them wait for them. An empty line has none,
-// and neither has a path that does not exist.
+// Contenders returns the contenders in line as of a moment after the call began, in order. It
+// includes contenders of other kinds, because contenders behind them wait for them. If the path
+// doesn't exist, it returns none.
 //
-// It blocks until the server has answered, with one request for each node, and returns the errors
-// of [recipe.Do] and of [recipe.Recipe.Session], with recipe and path. If a contender leaves
-// between the list and the requests the line is listed again: a holder may have replaced its node
-// by another one. The fourth listing is the last: a holder that replaces its node after that is
-// missing. Contenders is safe for concurrent use.
+// Contenders makes a request for each node, and blocks until the server has answered. If a
+// contender leaves between the listing and its request, the line is listed again because a holder
+// may have replaced its node. (After the fourth listing, a holder that replaces its node is
+// missing.) Contenders returns the errors that [recipe.Do] and [recipe.Recipe.Session] return, with
+// recipe and path. It is safe for concurrent use.
 func (l *Line) Contenders(ctx context.Context) ([]Contender, error) {
 	all, err := l.contenders(ctx)
 	return all, l.made().Wrap(err)
@@ -71,8 +65,9 @@ func (l *Line) contenders(ctx context.Context) ([]Contender, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		line, request := l.parse(children), Request{}
-		l.obey(&request, data) // contenders that this line would refuse hold by the same number
+
+		line, request := l.Among(children), Request{}
+		l.obey(&request, data) // an error doesn't matter: contenders that this line refuses hold by the same number
 		if err := l.read(ctx, s, line, known); err != nil {
 			return nil, err
 		}
@@ -90,68 +85,67 @@ func (l *Line) contenders(ctx context.Context) ([]Contender, error) {
 	}
 }
 
-// read adds the contenders to known that are not there yet, unless their nodes are gone.
+// read adds the contenders in line to known, unless their nodes are gone. It returns the error of a
+// request.
 func (l *Line) read(ctx context.Context, s *recipe.Session, line []Name, known map[string]Contender) error {
-	all, errs := make([]Contender, len(line)), make([]error, len(line))
-	slots := make(chan struct{}, readers)
-	var wg sync.WaitGroup
-	for i, n := range line {
-		if c, there := known[n.Node]; there {
-			all[i] = c
-			continue
+	unread := slices.DeleteFunc(slices.Clone(line), func(n Name) bool {
+		_, there := known[n.Node]
+		return there
+	})
+	all, err := recipe.ReadAll(unread, func(n Name) (Contender, error) {
+		data, stat, err := s.Get(ctx, l.pathOf(n.Node))
+		switch {
+		case err == nil:
+			return Contender{Node: n.Node, Session: stat.EphemeralOwner, Token: stat.Czxid, Data: data, Since: time.UnixMilli(stat.Ctime)}, nil
+		case errors.Is(err, zk.ErrNoAuth):
+			return Contender{Node: n.Node, Session: n.Owner.Session}, nil // what the name says
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			data, stat, err := s.Get(ctx, l.pathOf(n.Node))
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			all[i] = contenderOf(n.Node, data, stat)
-		})
-	}
-	wg.Wait()
+		return Contender{}, err
+	})
 
-	for i, err := range errs {
-		if err == nil {
-			known[line[i].Node] = all[i]
-		} else if !errors.Is(err, zk.ErrNoNode) {
-			return err
+	for _, c := range all {
+		if c.Node != "" {
+			known[c.Node] = c
 		}
 	}
-	return nil
+	return err
 }
 
-// Names returns the contenders in line, first come first, those of other kinds included. A path
-// that does not exist has none. Names blocks until the server has answered one listing, and returns
-// the errors of [recipe.Do]. A server that lags may show an older line.
+// Names returns the contenders in line, in order of arrival. It includes contenders of other kinds.
+// If the path doesn't exist, it returns none. Names blocks until the server has answered one
+// listing (a server that lags can show an older line). It returns the errors that [recipe.Do]
+// returns.
 func (l *Line) Names(ctx context.Context, s *recipe.Session) ([]Name, error) {
 	children, _, err := l.childrenAlone(ctx, s)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
-	return l.parse(children), err
+	return l.Among(children), err
 }
 
-// Break deletes the node of a contender, given its name. A holder is told of its loss, and a waiter
-// goes to the end of the line. It blocks until the server has answered or ctx ends. If ctx ends
-// first, the node may be deleted all the same. Its error wraps [zk.ErrNoNode] if there is no such
-// node, or [zk.ErrInvalidPath] if no contender could have that name, or is one of [recipe.Do] and
-// [recipe.Recipe.Session]. It is safe for concurrent use.
+// Break deletes the contender's node with this name. A holder's grant ends, and a waiter goes to
+// the end of the line. Break blocks until the server has answered or ctx ends. (If ctx ends first,
+// the node may be deleted all the same.)
+//
+// The error wraps [zk.ErrNoNode] if there is no such node, and [zk.ErrInvalidPath] if no contender
+// can have that name. Break also returns the errors that [recipe.Do] and [recipe.Recipe.Session]
+// return. It is safe for concurrent use.
 func (l *Line) Break(ctx context.Context, node string) error {
 	return l.change(ctx, node, func(s *recipe.Session) error { return s.Delete(ctx, l.pathOf(node), -1) })
 }
 
-// UpdateData replaces the data of a contender's node, given its name, by what update makes of them,
-// or leaves them if that is nil. It blocks until the server has answered twice or ctx ends. If others
-// change the data meanwhile, update is called again. Its errors are those of update, as they are,
-// those of [Line.Break], and [protocol.ErrTooLarge]. It is safe for concurrent use.
+// UpdateData replaces the data of the contender's node with this name. update gets the data and
+// returns the new data, or nil to leave it. If another client changes the data meanwhile, update is
+// called again. UpdateData blocks until the server has answered twice or ctx ends.
+//
+// It returns update's error as it is, [protocol.ErrTooLarge] and the errors that [Line.Break]
+// returns. It is safe for concurrent use.
 func (l *Line) UpdateData(ctx context.Context, node string, update func(data []byte) ([]byte, error)) error {
 	return l.change(ctx, node, func(s *recipe.Session) error {
 		for synced := false; ; synced = true {
 			data, stat, err := s.Get(ctx, l.pathOf(node))
-			if errors.Is(err, zk.ErrNoNode) && !synced { // the server may lag
+			// Before the node counts as gone, make sure that the server doesn't lag.
+			if errors.Is(err, zk.ErrNoNode) && !synced {
 				if err := s.Sync(ctx, l.recipe.Path()); err != nil {
 					return err
 				}
@@ -159,6 +153,7 @@ func (l *Line) UpdateData(ctx context.Context, node string, update func(data []b
 			} else if err != nil {
 				return err
 			}
+
 			data, err = update(data)
 			if data == nil || err != nil {
 				return err
@@ -167,14 +162,16 @@ func (l *Line) UpdateData(ctx context.Context, node string, update func(data []b
 			if !errors.Is(err, zk.ErrBadVersion) {
 				return err
 			}
-			if err := s.Sync(ctx, l.recipe.Path()); err != nil { // if it was an attempt of ours, update sees that
+
+			// If an attempt of ours has changed the version, update sees that.
+			if err := s.Sync(ctx, l.recipe.Path()); err != nil {
 				return err
 			}
 		}
 	})
 }
 
-// change calls do, if a contender could have this name.
+// change calls do, if a contender can have this name.
 func (l *Line) change(ctx context.Context, node string, do func(*recipe.Session) error) error {
 	if err := l.made().ValidateCall(ctx, nil); err != nil {
 		return err
@@ -183,9 +180,11 @@ func (l *Line) change(ctx context.Context, node string, do func(*recipe.Session)
 	if !ok || recipe.ValidatePath("/"+node) != nil || strings.Contains(node, "/") {
 		return l.recipe.Wrap(fmt.Errorf("%w: %q is not a contender's name", zk.ErrInvalidPath, node))
 	}
+
 	s, err := l.made().Session(ctx)
 	if err == nil {
 		err = do(s)
 	}
+
 	return l.recipe.Wrap(err)
 }

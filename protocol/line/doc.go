@@ -1,9 +1,9 @@
 // Package line is the standard pattern of ZooKeeper's recipes: contenders in line. It is for
 // authors of recipes.
 //
-// A contender creates an ephemeral sequential node, looks which contenders block it, watches them,
-// and looks again. The recipe says which contenders block: [Permits] is the rule of a semaphore and
-// [Exclusive] the rule of a mutex. Other recipes bring their own [Blockers].
+// A contender creates an ephemeral sequential node and looks which contenders block it. It watches
+// them and looks again. The recipe says which contenders block: [Permits] is the rule of a
+// semaphore and [Exclusive] the rule of a mutex. Other recipes bring their own [Blockers].
 //
 //	recipe := protocol.NewRecipe(client, "mutex", "/locks/a")
 //	locks := line.New(recipe, line.Locks...)
@@ -21,11 +21,11 @@
 // # The next in line
 //
 // A waiter watches its predecessor. When that node goes, another contender may still be ahead,
-// because the predecessor may have given up. Listing the line would settle that, but costs a round
-// trip and as many bytes as there are contenders, just when all of them wait.
+// because the predecessor may have given up. Listing the line would settle that. But it costs a
+// round trip and a name for each contender just when all of them wait.
 //
-// A holder of an exclusive kind knows that no contender is ahead, and because numbers only grow,
-// none ever will be. So it releases with a transaction that
+// A holder of an exclusive kind knows that no contender is ahead. Because numbers only grow, none
+// ever will be. So it releases with a transaction that
 //
 //	creates  <its node>-passed
 //	deletes  <its node>-passed
@@ -41,10 +41,10 @@
 // replaces its node changes the node first, so that its waiters see the change and not the
 // deletion.)
 //
-// Without a marker the waiter lists the line: its predecessor died, gave up, was deleted by an
-// operator, or belongs to another library. It also lists the line after a reconnect, because it may
-// have missed events. Its watch for the marker would stay at the server, so the session removes it
-// (by a request that only its own server answers). Servers before ZooKeeper 3.5 cannot remove
+// Without a marker the waiter lists the line: its predecessor died, gave up or was deleted by an
+// operator (or belongs to another library). It also lists the line after a reconnect, because it
+// may have missed events. Its watch for the marker would stay at the server, so the session removes
+// it (by a request that only its own server answers). Servers before ZooKeeper 3.5 cannot remove
 // watches: a session that has met one goes on without markers.
 //
 // # Its own node
@@ -63,7 +63,8 @@
 // that number from the data of the line's node. A contender that lists the line also reads the data
 // if they have changed, and a waiter watches them. A contender that is alone is still granted in
 // one round trip: its transaction expects the version of the data that it knows, and fails if they
-// have changed. [Line.SetRule] changes the data.
+// have changed. The recipe changes the data. (To keep them while no contender is in line, it gives
+// the line's node a persistent child named keep.)
 //
 // # Other kinds at the path
 //
@@ -79,10 +80,11 @@
 //
 // # Cost
 //
-//	contended cycle           5: a create, a listing, 1 node read, 1 marker watched for, and a release
-//	wait that lasts           1 more, which watches its own node
-//	predecessor gone without  1 watch removed, a listing, 1 node read; 1 marker watched for if more than one is ahead
-//	wait that is given up     nothing, and 1 watch removed if the predecessor goes without its marker later
+//	contended cycle      create, list, read a node, watch for a marker, release
+//	wait that lasts      one request more (the waiter watches its own node)
+//	no marker comes      remove a watch, list, read a node; if two or more
+//	                     contenders are ahead, also watch for a marker
+//	wait is given up     none, or remove a watch if no marker comes later
 //
 // A waiter keeps only the watches of its blockers: about 8 kB with its stack, however long the line
 // is. It costs its session's pings. Contenders of one session and path share listings, so the bytes
@@ -91,6 +93,6 @@
 // # Guarantees
 //
 // A node counts as ours only with the session and the nonce in its name. It is granted only if it
-// exists, the current session owns it, and no contender ahead blocks it. Order is by sequence
+// exists, if the current session owns it and if no contender ahead blocks it. Order is by sequence
 // number alone.
 package line

@@ -21,7 +21,7 @@ func NewWarehouse(c *protocol.Client, path string) *Warehouse {
 	return &Warehouse{line.New(what, line.Kind{Name: "import-"}, line.Kind{Name: "export-"})}
 }
 
-// Use waits until those of the other kind that came before are gone.
+// Use waits until all earlier contenders of the other kind are gone.
 func (w *Warehouse) Use(ctx context.Context, kind string) (*recipe.Grant, error) {
 	return w.line.Enter(ctx, line.Request{Kind: kind, Blockers: others})
 }
@@ -31,8 +31,8 @@ func (w *Warehouse) TryUse(ctx context.Context, kind string) (*recipe.Grant, err
 	return w.line.Enter(ctx, line.Request{Kind: kind, Blockers: others, Try: true})
 }
 
-// others returns the nearest contender ahead that is of the other kind. Those before it need not be
-// named: when it is gone, others is asked again.
+// others returns the nearest earlier contender of the other kind. When that is gone, others is
+// called again.
 func others(names []line.Name, self int) []line.Name {
 	for i := self - 1; i >= 0; i-- {
 		if names[i].Kind != names[self].Kind {
@@ -42,7 +42,7 @@ func others(names []line.Name, self int) []line.Name {
 	return nil
 }
 
-// A rule of one's own says which contenders wait for which.
+// Blockers can say which contenders wait for which others.
 func ExampleBlockers() {
 	ctx := context.Background()
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble

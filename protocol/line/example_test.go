@@ -48,7 +48,7 @@ func Example() {
 	// tokens increase: true
 }
 
-// Two workers at a time. An operator sees which, and ends the hold of one.
+// Two workers hold a slot at a time. An operator lists them, and ends the first worker's hold.
 func ExampleLine_Break() {
 	ctx := context.Background()
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
@@ -75,6 +75,7 @@ func ExampleLine_Break() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	for _, c := range contenders {
 		fmt.Printf("%s\n", c.Data)
 	}

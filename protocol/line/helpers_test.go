@@ -3,10 +3,10 @@ package line_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
@@ -17,39 +17,9 @@ func TestMain(m *testing.M) { suite.Main(m) }
 
 var request = line.Request{Kind: "lock-", Blockers: line.Exclusive}
 
-// lineAt returns a line of the simplest kind.
+// lineAt returns a line of locks.
 func lineAt(c *protocol.Client, path string) *line.Line {
 	return line.New(recipe.New(c, "test", path), line.Locks...)
-}
-
-// hold campaigns in the line at path, whose terms can do all that a grant can.
-func hold(t testing.TB, c *protocol.Client, path string) *election.Term {
-	t.Helper()
-	term, err := election.New(c, path).Campaign(suite.Lasting(t), nil)
-	require.NoError(t, err)
-	return term
-}
-
-// resign ends a term, which must have been granted.
-func resign(t testing.TB, term *election.Term) {
-	t.Helper()
-	require.NotNil(t, term)
-	require.NoError(t, term.Resign(suite.Lasting(t)))
-}
-
-// release releases g, which must have been granted.
-func release(t testing.TB, g *recipe.Grant) {
-	t.Helper()
-	require.NotNil(t, g)
-	require.NoError(t, g.Release(suite.Lasting(t)))
-}
-
-// campaign calls Campaign in the background, and returns a channel that gets the term, or nil.
-func campaign(ctx context.Context, c *protocol.Client, path string) <-chan *election.Term {
-	return suite.Later(func() *election.Term {
-		term, _ := election.New(c, path).Campaign(ctx, nil)
-		return term
-	})
 }
 
 // take enters a line that is free.
@@ -58,4 +28,23 @@ func take(t testing.TB, l *line.Line) *recipe.Grant {
 	g, err := l.Enter(suite.Lasting(t), request)
 	require.NoError(t, err)
 	return g
+}
+
+// enter calls Enter in the background. Its channel gets the grant, or nil.
+func enter(ctx context.Context, l *line.Line, r line.Request) <-chan *recipe.Grant {
+	return suite.Later(func() *recipe.Grant {
+		g, _ := l.Enter(ctx, r)
+		return g
+	})
+}
+
+// pending fails the test if there is a grant already. Call it in a bubble when all is at rest.
+func pending(t *testing.T, granted <-chan *recipe.Grant) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case g := <-granted:
+		require.FailNow(t, "granted", "%s", g.Node())
+	default:
+	}
 }

@@ -7,30 +7,29 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// A Kind is a kind of contenders. Its name is what stands before the sequence number in their
-// nodes' names.
+// A Kind is a kind of contenders. Its name comes before the sequence number in the names of nodes.
 //
-// Exclusive says that the recipe's [Blockers] grant such a contender only when no other is ahead of
-// it. The line relies on that and does not check it: when a holder releases, it tells the next
-// waiter that nothing is ahead.
+// Exclusive means that the recipe's [Blockers] grant such a contender only if no contender is
+// ahead. The line relies on that and doesn't check it: the release of a holder tells the next
+// waiter that no contender is ahead.
 type Kind struct {
-	Name      string // with its separators and without a slash, as in "lock-"
+	Name      string // with its separators and without a slash ("lock-", for example)
 	Exclusive bool
 }
 
-// Locks are the kinds of contenders for an exclusive lock: ours, which are also those of Apache
-// Curator and of go-zookeeper, and kazoo's.
+// Locks are the kinds of contenders for an exclusive lock: our own (Apache Curator and go-zookeeper
+// spell theirs the same way) and kazoo's.
 var Locks = []Kind{{"lock-", true}, {"__lock__", true}, {Lingering, true}}
 
-// Lingering is the kind of contenders for a lock that may keep their node while they do not use it,
-// until another contender comes. Other libraries take it for "lock-", with which it ends.
+// Lingering is the kind of contenders for a lock that can keep their node while they don't use it,
+// until another contender comes. Other libraries take it for "lock-" (its ending).
 const Lingering = layout.Lingering
 
-// Replaceable reports whether another node may have taken the contender's place in line once its
-// own is gone, as that of a reader takes a writer's.
-func (n Name) Replaceable() bool { return layout.Contender{Kind: n.Kind}.Replaceable() }
+// Replaceable reports whether another node may have taken the contender's place in line once the
+// contender's own node is gone. (A reader's node can replace a writer's.)
+func (n Name) Replaceable() bool { return layout.IsReplaceable(n.Kind) }
 
-// name takes the name of a contender apart, which may be of another kind than those of the line.
+// name parses the name of a contender, of any kind.
 func (l *Line) name(node string) (Name, bool) {
 	if n, ok := ParseName(node, l.names...); ok {
 		return n, true
@@ -41,9 +40,9 @@ func (l *Line) name(node string) (Name, bool) {
 	return n, ok
 }
 
-// blockers returns what blocks the contender at self of a line that has contenders of all kinds. Of
-// those ahead of it, the recipe decides about its own kinds, and each of the others blocks. While
-// it waits for the nearest, what is further ahead need not be watched.
+// blockers returns the blockers of the contender at self. The recipe decides about contenders of
+// its own kinds. Each earlier contender of another kind blocks. (While a contender waits for the
+// nearest of those, it needn't watch what is further ahead.)
 func (r *Request) blockers(line []Name, self int) []Name {
 	rule := r.Blockers
 	if rule == nil {
@@ -60,11 +59,12 @@ func (r *Request) blockers(line []Name, self int) []Name {
 			return line[i : i+1]
 		}
 	}
+
 	return blockers
 }
 
-// holds reports whether the contender at i of a line has got what it came for: by the request's rule,
-// or as a reader, or by the rules of its own library if it is of another kind.
+// holds reports whether the contender at i is granted: by the request's rule, as a reader or by
+// the rules of its own library if it is of another kind.
 func (r *Request) holds(line []Name, i int) bool {
 	n := line[i]
 	if !n.other && !layout.IsReader(n.Kind) {
@@ -84,7 +84,8 @@ func ownKinds(line []Name) []Name {
 	return slices.DeleteFunc(slices.Clone(line), isOther)
 }
 
-// overlooks returns a contender behind self that neither waits for it nor may hold with it.
+// overlooks returns a contender behind self that doesn't wait for it although the two can't hold
+// together.
 func (r *Request) overlooks(line []Name, self int) (Name, bool) {
 	for _, n := range line[self+1:] {
 		if !n.respects(r.Kind) && len(r.blockers([]Name{n, line[self]}, 1)) > 0 {
@@ -94,12 +95,13 @@ func (r *Request) overlooks(line []Name, self int) (Name, bool) {
 	return Name{}, false
 }
 
-// respects reports whether the contender waits for one of this kind that is ahead of it, or fails.
-// All of ours wait. Of libraries that we do not know it is assumed.
+// respects reports whether the contender waits for an earlier contender of this kind (or fails).
+// Our own contenders wait. We assume the same of libraries that we don't know.
 func (n Name) respects(kind string) bool {
 	if n.Owner.Session != 0 {
 		return true
 	}
+
 	switch n.Kind {
 	case "lock-": // Curator sorts the names of other kinds as strings; zk.Lock fails
 		return strings.HasSuffix(kind, "lock-") || layout.IsGoZooKeepers(n.Node)
@@ -109,8 +111,9 @@ func (n Name) respects(kind string) bool {
 		return kind == "latch-"
 	case "__READ__", "__WRIT__":
 		return kind == "__READ__" || kind == "__WRIT__"
-	case layout.WriteLock: // the number is what follows the last dash
+	case layout.WriteLock: // it reads the number behind the last dash
 		return strings.HasSuffix(kind, "-")
 	}
+
 	return true
 }

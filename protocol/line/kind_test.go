@@ -20,14 +20,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
-// Contenders of a kind that the line does not have would not see each other.
+// Contenders of a kind that the line doesn't have (or whose name has a slash) wouldn't see each
+// other.
 func TestRequestOfAKindThatTheLineDoesNotHaveIsRefused(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/kinds", srv.Client(t)
 		l := lineAt(c, path)
-		for _, kind := range []string{"", "lock", "read-"} {
+		for _, kind := range []string{"", "lock", "read-", "a/lock-"} {
 			for _, try := range []bool{false, true} {
 				_, err := l.Enter(suite.Lasting(t), line.Request{Kind: kind, Try: try})
+				require.ErrorIs(t, err, zk.ErrBadArguments)
 				require.ErrorContains(t, err, "kind", kind)
 			}
 			_, _, err := l.Claim(suite.Lasting(t), suite.Session(t, c), &line.Request{Kind: kind})
@@ -37,7 +39,7 @@ func TestRequestOfAKindThatTheLineDoesNotHaveIsRefused(t *testing.T) {
 	})
 }
 
-// The name of a waiter's node is no proof: another client may have used it.
+// The name of a waiter's node is no proof, because another client can use the same name.
 func TestNodeOfAnotherSessionIsNotGranted(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c, op := srv.Root(t)+"/line", srv.Client(t), srv.Client(t)
@@ -56,11 +58,11 @@ func TestNodeOfAnotherSessionIsNotGranted(t *testing.T) {
 
 		g := suite.Wait(t, next)
 		require.NotEqual(t, names[1].Node, g.Node())
-		release(t, g)
+		suite.Release(t, g)
 	})
 }
 
-// What other libraries call their nodes, before the sequence number.
+// These are the names of other libraries' nodes, before the sequence number.
 const (
 	curatorMutex  = "_c_2c9a3b2e-0ee3-4cdb-8d5e-5e0e3d8a1c70-lock-"
 	curatorWriter = "_c_2c9a3b2e-0ee3-4cdb-8d5e-5e0e3d8a1c70-__WRIT__"
@@ -76,8 +78,7 @@ const (
 func foreign(t testing.TB, c *protocol.Client, path, prefix string) string {
 	t.Helper()
 	s := suite.Session(t, c)
-	_, err := s.EnsurePath(suite.Lasting(t), path)
-	require.NoError(t, err)
+	suite.Ensure(t, s, path)
 	node, err := s.Conn().Create(s.Path(path)+"/"+prefix, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	return node
@@ -95,20 +96,21 @@ func mutex(ctx context.Context, c *protocol.Client, path string) (interface{ Unl
 	return lock.New(c, path).Lock(ctx)
 }
 
-// of is a verb of a lock for readers and writers.
+// of returns a verb of a lock for readers and writers.
 func of(s rwlock.Spelling, take func(*rwlock.RWMutex, context.Context) (*rwlock.Lease, error)) verb {
 	return func(ctx context.Context, c *protocol.Client, path string) (interface{ Unlock(context.Context) error }, error) {
 		return take(rwlock.New(c, path, rwlock.WithSpelling(s)), ctx)
 	}
 }
 
-// A contender waits for all that are ahead of it, of any library. If one behind it would not wait
-// for it, that one may hold by then, and the contender is refused.
+// A contender waits for all earlier contenders of any library. If a later contender would not wait
+// for it, that contender may hold by then. So the contender is refused.
 func TestContenderThatAnotherLibraryOverlooksIsRefused(t *testing.T) {
 	native, curator, kazoo := rwlock.Native, rwlock.Curator, rwlock.Kazoo
 	all := []string{
 		curatorMutex, curatorWriter, curatorReader, zkLock, kazooWriter, kazooReader, javaWriteLock, cWriteLock,
 	}
+
 	for name, us := range map[string]struct {
 		acquire   verb
 		respected []string // by these
@@ -131,8 +133,8 @@ func TestContenderThatAnotherLibraryOverlooksIsRefused(t *testing.T) {
 	}
 }
 
-// overlooked makes a contender of ours wait for two others, and one of the other library line up
-// behind it.
+// overlooked makes a contender of ours wait for two others. A contender of the other library lines
+// up behind it.
 func overlooked(t *testing.T, srv *recipestest.Server, acquire verb, other string, respected bool) {
 	path, c, operator := srv.Root(t)+"/mixed", srv.Client(t), srv.Client(t)
 	first, second := foreign(t, operator, path, kazooWriter), foreign(t, operator, path, javaWriteLock)
@@ -163,8 +165,8 @@ func overlooked(t *testing.T, srv *recipestest.Server, acquire verb, other strin
 	require.Empty(t, suite.Children(t, operator, path))
 }
 
-// The end of a contender that overlooks ours is no proof that nothing else holds, though it was
-// alone before ours: another one of its library may be behind.
+// If the only predecessor overlooks ours, its end is no proof that the lock is free: another
+// contender of its library can be behind.
 func TestEndOfAContenderThatOverlooksOursIsNoProof(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c, operator := srv.Root(t)+"/mixed", srv.Client(t), srv.Client(t)
@@ -185,8 +187,8 @@ func TestEndOfAContenderThatOverlooksOursIsNoProof(t *testing.T) {
 	})
 }
 
-// A mutex whose predecessor is a writer finds that one gone when it begins to watch it. A reader
-// has taken its place.
+// A mutex begins to watch its predecessor, a writer, and finds it gone. A reader has taken its
+// place.
 func TestMutexWaitsForAReaderThatHasReplacedAWriter(t *testing.T) {
 	for _, spelling := range []rwlock.Spelling{rwlock.Native, rwlock.Curator, rwlock.Kazoo} {
 		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -208,13 +210,13 @@ func TestMutexWaitsForAReaderThatHasReplacedAWriter(t *testing.T) {
 			pending(t, granted)
 
 			require.NoError(t, reading.Unlock(suite.Lasting(t)))
-			release(t, suite.Wait(t, granted))
+			suite.Release(t, suite.Wait(t, granted))
 		})
 	}
 }
 
-// Contenders of several kinds at a path do not share a listing under one session: each line takes
-// the names apart by its own kinds.
+// Lines of different kinds at a path don't share a listing under one session, because each line
+// parses the names by its own kinds.
 func TestListingIsNotSharedBetweenKinds(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		const latency = 10 * time.Millisecond
@@ -237,6 +239,60 @@ func TestListingIsNotSharedBetweenKinds(t *testing.T) {
 
 		require.NoError(t, held.Unlock(ctx))
 		require.NoError(t, suite.Wait(t, reading).Unlock(ctx))
-		release(t, suite.Wait(t, granted))
+		suite.Release(t, suite.Wait(t, granted))
 	})
+}
+
+// A node with a number after the counter's end comes after all of ours. The session in a
+// WriteLock's name is decimal, or has 16 hex digits.
+func TestNodesThatAreNotInLineAreIgnored(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/line", srv.Client(t)
+		for _, name := range []string{
+			"lock--2147483648", "lock--000000001", "lock-",
+			"x-", "x-0000000000", "x--0000000000", "x-1-000000000", "x-1-00000000001", "x-abc-0000000000",
+			"x-0100a2b3c4d5000-0000000000", "x-0100a2b3c4d5000g-0000000000", "y-1-0000000000", "x-1_0000000000",
+			"x-1--000000001",
+		} {
+			suite.Keep(t, c, path+"/"+name)
+		}
+		g := take(t, lineAt(c, path))
+		contenders, err := lineAt(c, path).Contenders(suite.Lasting(t))
+		require.NoError(t, err)
+		require.Len(t, contenders, 1)
+		require.Equal(t, g.Node(), contenders[0].Node)
+		suite.Release(t, g)
+	})
+}
+
+// The rules of its own library decide whether a contender holds.
+func TestContenderHoldsByTheRulesOfItsLibrary(t *testing.T) {
+	const ours = "0123456789abcdef-01234567-"
+	for name, test := range map[string]struct {
+		nodes []string
+		holds []bool
+	}{
+		"mutexes":                 {[]string{ours + "lock-", ours + "lock-"}, []bool{true, false}},
+		"readers and a writer":    {[]string{ours + "read-", "x__READ__", ours + "write-", ours + "read-"}, []bool{true, true, false, false}},
+		"reader behind a mutex":   {[]string{ours + "lock-", ours + "read-"}, []bool{true, false}},
+		"LeaderLatch behind ours": {[]string{ours + "lock-", "_c_x-latch-", "_c_x-latch-"}, []bool{true, true, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				path, c := srv.Root(t)+"/lock", srv.Client(t)
+				suite.Keep(t, c, path)
+				for _, node := range test.nodes {
+					_, err := suite.Session(t, c).Conn().Create(path+"/"+node, nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+					require.NoError(t, err)
+				}
+				line, err := lock.New(c, path).Contenders(t.Context())
+				require.NoError(t, err)
+				var holds []bool
+				for _, c := range line {
+					holds = append(holds, c.Holds)
+				}
+				require.Equal(t, test.holds, holds)
+			})
+		})
+	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// ErrBusy is returned to contenders that do not wait and would have to. Recipes have errors of
-// their own for that, made by [NewBusy].
+// ErrBusy is the error of a contender that would have to wait and doesn't. Recipes have their own
+// errors for that (see [NewBusy]).
 var ErrBusy = NewBusy("busy")
 
-// NewBusy returns an error with this text for calls that do not wait and would have to.
+// NewBusy returns an error with this text, for calls that would have to wait and don't.
 // [protocol.LogObserver] logs it at level debug.
 func NewBusy(text string) error { return &busyError{text} }
 
@@ -25,25 +25,27 @@ type busyError struct{ text string }
 
 func (b *busyError) Error() string { return b.text }
 
-// Busy marks the error for observers.
+// Busy tells observers that this is no failure.
 func (b *busyError) Busy() bool { return true }
 
-// errGone says that a node of ours was deleted before it was granted.
+// errGone means that a contender's node was deleted before it was granted.
 var errGone = errors.New("node deleted while waiting")
 
-// Blockers returns the contenders before line[self] of which at least one must go before it is
-// granted. It is granted if there are none. The line is in order of arrival.
+// Blockers returns the contenders that block line[self]. At least one of them must go before it is
+// granted. If there are none, it is granted. The line is in order of arrival.
 //
-// While a contender is blocked, Blockers names each contender whose end may let it in. It may name
-// others, too: when one of those that it has named is gone, it is asked again, with a new listing.
-// It decides by names and not by data, which may be out of date when it arrives. It is also asked
-// about the rest of a line whose first contenders are gone, and about a contender to come, last in
-// line, that has no node and no sequence number yet. It must not change the slice, which contenders
-// share. It may be called concurrently. It is told of contenders of the line's own kinds alone.
+// Blockers must return every contender whose end can let line[self] in, and can return more. When
+// one of them is gone, Blockers is called again with a new listing. It must decide by names,
+// because data can be out of date when it arrives.
+//
+// Blockers is also called for the rest of a line (whose first contenders are gone). It is called
+// for a contender to come, too (last in line, without a node and a sequence number). It gets only
+// contenders of the line's own kinds. Contenders share the slice, so Blockers must not change it.
+// It must be safe for concurrent use.
 type Blockers func(line []Name, self int) []Name
 
-// Permits lets n contenders in at a time. As long as the n just before a contender are all there it
-// has to wait, and whenever it need not wait any longer, one of them has gone.
+// Permits lets n contenders in at a time. A contender waits as long as the n contenders just before
+// it are all there. Once it needn't wait any more, one of them has gone.
 func Permits(n int) Blockers {
 	return func(line []Name, self int) []Name {
 		if self < n {
@@ -58,31 +60,31 @@ var Exclusive = Permits(1)
 
 // A Request is what a contender asks for.
 type Request struct {
-	Kind     string   // before the number in the node's name; it ends with a kind of the line
-	Data     []byte   // of the node; nil: the owner data of the view
-	Blockers Blockers // nil: Exclusive
+	Kind     string   // before the number in the node's name; must end with a kind of the line
+	Data     []byte   // of the node; nil for the view's owner data
+	Blockers Blockers // nil for Exclusive
 	Try      bool     // return ErrBusy instead of waiting
 
-	// Patience is how long a request with Try waits in line if the only other contender is Lingering,
-	// which may give back at once what it does not use.
+	// Patience is how long a request with Try waits in line if the only other contender is
+	// Lingering. (That contender gives back at once a lock that it doesn't use.)
 	Patience time.Duration
 
-	// Keep, if not nil, is given what deletes the node of a contender that is about to be granted,
-	// and returns what [recipe.Grant.Release] calls instead.
+	// Keep can replace the function that deletes the contender's node. It gets that function just
+	// before the grant, and returns the function that [recipe.Grant.Release] calls.
 	Keep func(remove func(context.Context, *recipe.Session) error) func(context.Context, *recipe.Session) error
 
-	// Recipe, if not nil, is the grant's recipe instead of the line's, such as one of
-	// [recipe.Recipe.Mode]: the end of the grant is reported with its mode.
+	// Recipe is the grant's recipe (nil for the line's recipe). The end of the grant is reported
+	// with its mode.
 	Recipe *recipe.Recipe
 }
 
-// A Line is a node whose sequential children contend for something, in order of arrival. Other
-// children are ignored, but while there are any, no contender is granted in one round trip. A Line
-// is safe for concurrent use.
+// A Line is a node whose sequential children contend for something, in order of arrival. It ignores
+// other children (but while there are any, no contender is granted in one round trip). A Line is
+// safe for concurrent use.
 //
-// A path may be used with several recipes by mistake, or while a fleet moves from one to another.
-// So a contender also waits for all contenders of other kinds that came before it, if their kind is
-// one of this module's recipes, or of ZooKeeper's WriteLock. Those recipes wait for each other.
+// Several recipes can share a path by mistake, or while a fleet moves from one recipe to another.
+// So a contender also waits for earlier contenders of other kinds if they belong to a recipe of
+// this module, to a library with which it shares lines or to ZooKeeper's WriteLock.
 type Line struct {
 	recipe *recipe.Recipe
 	kinds  []Kind
@@ -93,7 +95,7 @@ type Line struct {
 	rule  func(data []byte) (Blockers, error) // nil without a rule
 }
 
-// New returns the line of contenders of these kinds at the recipe's path. It does no I/O and cannot
+// New returns the line of contenders of these kinds at the recipe's path. It does no I/O and can't
 // fail.
 func New(r *recipe.Recipe, kinds ...Kind) *Line {
 	l := &Line{recipe: r, kinds: kinds}
@@ -103,7 +105,7 @@ func New(r *recipe.Recipe, kinds ...Kind) *Line {
 	return l
 }
 
-// validate refuses a request whose nodes would not be contenders: they would not see each other.
+// validate refuses a request whose nodes wouldn't be contenders. (They wouldn't see each other.)
 func (l *Line) validate(r *Request) error {
 	if !slices.ContainsFunc(l.names, func(name string) bool { return name != "" && strings.HasSuffix(r.Kind, name) }) {
 		return fmt.Errorf("%w: the line has no contenders of kind %q", zk.ErrBadArguments, r.Kind)
@@ -116,12 +118,12 @@ func (l *Line) validate(r *Request) error {
 
 func (l *Line) exclusive(kind string) bool { return slices.Contains(l.kinds, Kind{kind, true}) }
 
-// allExclusive reports whether no contender can be anything but exclusive.
+// allExclusive reports whether all contenders of the line's kinds are exclusive.
 func (l *Line) allExclusive() bool {
 	return !slices.ContainsFunc(l.kinds, func(k Kind) bool { return !k.Exclusive })
 }
 
-// made returns the line's recipe. That of a nil Line is nil, which refuses every call.
+// made returns the line's recipe. For a nil Line that is a nil Recipe (which refuses every call).
 func (l *Line) made() *recipe.Recipe {
 	if l == nil {
 		return nil
@@ -131,31 +133,36 @@ func (l *Line) made() *recipe.Recipe {
 
 func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node }
 
-// Enter waits in line until the request is granted. It blocks until then, until ctx ends, which
-// takes the contender out of line, or the client is closed. If the session is lost or the
-// contender's node is deleted by another client, it goes to the end of the line again. A request
-// with Try reads first, and writes nothing if it would have to wait. The grant does not depend on
-// ctx, and is given back with [recipe.Grant.Release].
+// Enter waits in line until the request is granted, ctx ends or the client is closed. If ctx ends,
+// the contender leaves the line. If the session is lost or another client deletes the contender's
+// node, the contender goes to the end of the line. A request with Try reads first and writes
+// nothing if it would have to wait. The grant doesn't depend on ctx: give it back with
+// [recipe.Grant.Release].
 //
-// Enter returns ctx's error, also if the grant came at the same moment, [ErrBusy],
-// [protocol.ErrClosed], [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted],
-// [protocol.ErrMixed], [zk.ErrInvalidPath], [zk.ErrBadArguments] if the line has no such kind, or
-// the server's own, such as [zk.ErrNoAuth]. The error carries recipe and path. Enter is safe for
-// concurrent use.
+// Errors have the recipe and the path in their text. Enter returns
+//   - ctx's error (even if the grant came at the same moment)
+//   - [ErrBusy]
+//   - [protocol.ErrClosed] and [protocol.ErrMixed]
+//   - [protocol.ErrTooLarge] and [protocol.ErrSequenceExhausted]
+//   - [zk.ErrInvalidPath], and [zk.ErrBadArguments] if the line has no such kind
+//   - errors of the server ([zk.ErrNoAuth], for example)
+//
+// Enter is safe for concurrent use.
 func (l *Line) Enter(ctx context.Context, r Request) (*recipe.Grant, error) {
 	return l.made().Acquire(ctx, r.Data, func(s *recipe.Session) (*recipe.Grant, error) {
 		return l.Join(ctx, s, &r)
 	})
 }
 
-// Join is what [Line.Enter] does under one session, for recipes that call [recipe.Recipe.Acquire]
-// themselves. If s is lost, or the contender's node is deleted, Join returns an error after which
-// Acquire calls it again. Its other errors are those of Enter, without recipe and path. The request
-// must not change while Join runs.
+// Join does the work of [Line.Enter] under one session, for recipes that call
+// [recipe.Recipe.Acquire] themselves. If s is lost or the contender's node is deleted, Join
+// returns an error that makes Acquire call it again. It also returns Enter's errors, without recipe
+// and path. The request must not change while Join runs.
 func (l *Line) Join(ctx context.Context, s *recipe.Session, r *Request) (*recipe.Grant, error) {
 	if err := l.validate(r); err != nil {
 		return nil, err
 	}
+
 	if r.Try {
 		if blocker, only, err := l.peek(ctx, s, r); err != nil {
 			return nil, err
@@ -165,30 +172,34 @@ func (l *Line) Join(ctx context.Context, s *recipe.Session, r *Request) (*recipe
 			return nil, ErrBusy
 		}
 	}
+
 	return l.stay(ctx, s, r)
 }
 
-// outlast waits in line for as long as the request's patience lasts.
+// outlast waits in line for at most the request's Patience.
 func (l *Line) outlast(ctx context.Context, s *recipe.Session, r *Request) (*recipe.Grant, error) {
 	waits := *r
 	waits.Try = false
 	soon, cancel := context.WithTimeout(ctx, r.Patience)
 	defer cancel()
+
 	g, err := l.stay(soon, s, &waits)
 	if err != nil && soon.Err() != nil && ctx.Err() == nil {
 		err = ErrBusy
 	}
+
 	return g, err
 }
 
-// stay contends again and again, as long as the contender's node is deleted while it waits.
+// stay contends again whenever another client has deleted the contender's node.
 func (l *Line) stay(ctx context.Context, s *recipe.Session, r *Request) (*recipe.Grant, error) {
-	// A contender whose node was deleted is not to blame the view's back-off, which may end.
+	// A deletion is no failure. So these pauses don't come from the view's back-off, which can end.
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		g, err := l.contend(ctx, s, r, false)
 		if !errors.Is(err, errGone) || s.Err() != nil {
 			return g, err
 		}
+
 		select {
 		case <-time.After(pause):
 		case <-s.Done():
@@ -199,10 +210,10 @@ func (l *Line) stay(ctx context.Context, s *recipe.Session, r *Request) (*recipe
 	}
 }
 
-// Claim makes one attempt to get something without waiting in line, under s. It returns [ErrBusy]
-// and the name of a node that it would have to wait for, or no name if another contender was
-// faster. A request with Try reads first, and writes nothing if it would have to wait. Its other
-// errors are those of [Line.Enter], without recipe and path. It does not change the request.
+// Claim makes one attempt under s, without waiting in line. If it would have to wait, it returns
+// [ErrBusy] and the name of a node that blocks it (or no name if another contender was faster). A
+// request with Try reads first, and writes nothing if it would have to wait. Claim also returns the
+// errors of [Line.Enter], without recipe and path. It doesn't change the request.
 func (l *Line) Claim(ctx context.Context, s *recipe.Session, r *Request) (g *recipe.Grant, blocker string, err error) {
 	if err := l.validate(r); err != nil {
 		return nil, "", err
@@ -215,18 +226,21 @@ func (l *Line) Claim(ctx context.Context, s *recipe.Session, r *Request) (g *rec
 			return nil, blocker.Node, ErrBusy
 		}
 	}
+
 	try := *r
 	try.Try = true
 	g, err = l.contend(ctx, s, &try, true)
 	return g, "", err
 }
 
-// peek returns a contender that another one which came now would have to wait for, if any, and
-// whether it is the only one in line. It only reads, but for the rule of a line that has none yet.
+// peek returns a contender that would block a new contender, or the zero Name. only reports whether
+// no other contender is in line. peek writes nothing, except the rule of a line that has none yet.
 func (l *Line) peek(ctx context.Context, s *recipe.Session, r *Request) (blocker Name, only bool, err error) {
 	children, data, err := l.children(ctx, s)
 	request := *r
-	if err == nil && l.obey(&request, data) != nil { // the server may lag
+
+	// Before the rule refuses the request, make sure that the server doesn't lag.
+	if err == nil && l.obey(&request, data) != nil {
 		if err := s.Sync(ctx, l.recipe.Path()); err != nil {
 			return Name{}, false, err
 		}
@@ -240,23 +254,17 @@ func (l *Line) peek(ctx context.Context, s *recipe.Session, r *Request) (blocker
 		return Name{}, false, err
 	}
 
-	names := append(l.parse(children), Name{Kind: r.Kind})
+	names := append(l.Among(children), Name{Kind: r.Kind})
 	blockers := request.blockers(names, len(names)-1)
 	if len(blockers) == 0 {
 		return Name{}, false, nil
 	}
+
 	return blockers[len(blockers)-1], len(names) == 2, nil
 }
 
-// Lingers reports whether the node of that name may stay in line though it is not used, until
-// another contender is in line.
-func (l *Line) Lingers(node string) bool {
-	n, ok := l.name(node)
-	return ok && n.Kind == Lingering
-}
-
-// Gone blocks until the node that [Line.Claim] has named is gone, ctx ends or s is over. Its errors
-// are those of [recipe.Do]. It costs no request but the one that sets the watch.
+// Gone blocks until the node that [Line.Claim] has returned is gone, or until ctx or s ends. It
+// makes one request, which sets a watch. It returns the errors that [recipe.Do] returns.
 func (l *Line) Gone(ctx context.Context, s *recipe.Session, node string) error {
 	w := s.Watch(l.pathOf(node))
 	if _, err := w.Ready(ctx); errors.Is(err, zk.ErrNoNode) {

@@ -10,7 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// The client may be closed just before a contender lists the line.
+// A client can be closed just before a contender lists the line.
 func TestListingOfAClosedClientFails(t *testing.T) {
 	recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c := srv.Client(t)

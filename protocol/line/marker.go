@@ -8,16 +8,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// A holder of an exclusive kind knows that nothing is ahead of it. The transaction in which it
-// releases says so with its node's marker. A waiter that hears of that knows that everything up to
-// that node is gone, and for good, as numbers only grow.
+// No contender is ahead of a holder of an exclusive kind. The transaction that releases its node
+// says so with a marker. When a waiter gets the marker's event, everything up to that node is gone
+// for good (because numbers only grow).
 //
 // Only the release of a node makes its marker. A contender that dies, gives up or is broken leaves
-// none, and no other client makes up for that: what a client has read about the node of another
-// contender may be out of date, and a write would make others believe it.
+// none. No other client may make it. It could have read about that node at a server that lags, and
+// waiters would believe the write.
 
-// ReleaseOps returns the operations, with absolute paths, that delete the node of a holder of an
-// exclusive kind, and tell the waiters in the same transaction that nothing is ahead of it.
+// ReleaseOps returns operations (with absolute paths) that delete the node of a holder of an
+// exclusive kind. The same transaction tells the waiters that no contender was ahead of the holder.
 func ReleaseOps(s *recipe.Session, path string) []any {
 	marker := path + recipe.MarkerSuffix
 	return []any{
@@ -27,9 +27,9 @@ func ReleaseOps(s *recipe.Session, path string) []any {
 	}
 }
 
-// Release deletes the node of a holder of an exclusive kind with [ReleaseOps]. It returns
-// [zk.ErrNoNode] if another client had deleted it. Where the marker cannot be made, because an ACL
-// forbids it or a foreign node has its name, the node alone is deleted. Call it in work of
+// Release deletes the node of a holder of an exclusive kind with [ReleaseOps]. If the marker can't
+// be made (an ACL forbids it, or a foreign node has its name), Release deletes only the holder's
+// node. It returns [zk.ErrNoNode] if another client had deleted the node. Call it in work of
 // [recipe.Detach].
 func Release(ctx context.Context, s *recipe.Session, path string) error {
 	return s.DeleteWith(ctx, path, func(c *zk.Conn) error {

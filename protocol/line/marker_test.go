@@ -12,7 +12,6 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
@@ -20,11 +19,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
-// A queue is a line with a holder, and waiters that watch what they wait for and their own nodes.
+// A queue is a line with a holder, and waiters that watch their predecessors and their own nodes.
 type queue struct {
 	path     string
+	client   *protocol.Client // of the operator
 	operator *recipe.Session
-	holder   *election.Term
+	holder   *recipe.Grant
 	waiters  []*waiter
 }
 
@@ -32,18 +32,20 @@ type waiter struct {
 	link   *recipestest.Link
 	client *protocol.Client
 	cancel context.CancelFunc
-	grant  <-chan *election.Term
+	grant  <-chan *recipe.Grant
 	node   string
 }
 
 func newQueue(t *testing.T, srv *recipestest.Server, n int) *queue {
 	t.Helper()
 	c, path := srv.Client(t), srv.Root(t)+"/line"
-	q := &queue{path: path, operator: suite.Session(t, c), holder: hold(t, srv.Client(t), path)}
+	q := &queue{path: path, client: c, operator: suite.Session(t, c), holder: take(t, lineAt(srv.Client(t), path))}
+
 	for range n {
 		link := srv.Link(t)
 		q.enter(t, link, link.Client(t))
 	}
+
 	return q
 }
 
@@ -52,7 +54,7 @@ func (q *queue) enter(t *testing.T, link *recipestest.Link, c *protocol.Client) 
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	w := &waiter{link: link, client: c, cancel: cancel, grant: campaign(ctx, c, q.path)}
+	w := &waiter{link: link, client: c, cancel: cancel, grant: enter(ctx, lineAt(c, q.path), request)}
 	time.Sleep(time.Second)
 	all, err := lineAt(c, q.path).Contenders(suite.Lasting(t))
 	require.NoError(t, err)
@@ -61,7 +63,7 @@ func (q *queue) enter(t *testing.T, link *recipestest.Link, c *protocol.Client) 
 	return w
 }
 
-// takes makes w, which is granted by now or soon, the holder.
+// takes waits until w is granted, and makes it the holder.
 func (q *queue) takes(t *testing.T, w *waiter) {
 	t.Helper()
 	next := suite.Wait(t, w.grant)
@@ -70,7 +72,7 @@ func (q *queue) takes(t *testing.T, w *waiter) {
 	q.holder = next
 }
 
-// disband ends the waits and what is held, and requires that no node is left.
+// disband ends all waits and the holder's term, and requires that no node is left.
 func (q *queue) disband(t *testing.T) {
 	t.Helper()
 	for _, w := range q.waiters {
@@ -83,12 +85,8 @@ func (q *queue) disband(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	require.NoError(t, q.holder.Err())
-	resign(t, q.holder)
-	children, _, err := q.operator.Children(t.Context(), q.path)
-	if err != nil {
-		require.ErrorIs(t, err, zk.ErrNoNode)
-	}
-	require.Empty(t, children)
+	suite.Release(t, q.holder)
+	require.Empty(t, suite.Children(t, q.client, q.path))
 }
 
 func (q *queue) remove(t *testing.T, node string) {
@@ -97,7 +95,7 @@ func (q *queue) remove(t *testing.T, node string) {
 	time.Sleep(time.Second)
 }
 
-// requireUnwatched requires that w does not watch for the creation of a node.
+// requireUnwatched requires that w doesn't watch for the creation of a node.
 func (q *queue) requireUnwatched(t *testing.T, w *waiter, node string) {
 	t.Helper()
 	before := w.link.Events()
@@ -116,11 +114,11 @@ func TestNextContenderNeedsNoRequest(t *testing.T) {
 		for _, w := range q.waiters {
 			before = append(before, w.link.Count(recipestest.OpAny))
 		}
-		resign(t, q.holder)
+		suite.Release(t, q.holder)
 		q.takes(t, q.waiters[0])
 		for i, w := range q.waiters[1:] {
 			events := w.link.Events()
-			resign(t, q.holder)
+			suite.Release(t, q.holder)
 			q.takes(t, w)
 			synctest.Wait()
 			require.Equal(t, before[i+1], w.link.Count(recipestest.OpAny), "of contender %d", i+1)
@@ -134,8 +132,8 @@ func TestNextContenderNeedsNoRequest(t *testing.T) {
 	})
 }
 
-// A contender that goes without a marker says nothing about its predecessors. What watches for the
-// marker goes with it, whether its contender still waits or has given up.
+// The end of a contender without a marker says nothing about its predecessors. The watch for its
+// marker is removed, whether the waiter still waits or has given up.
 func TestContenderListsTheLineIfItsPredecessorGoesWithoutAMarker(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, srv *recipestest.Server, q *queue, node string){
 		"gives up": func(_ *testing.T, _ *recipestest.Server, q *queue, _ string) { q.waiters[0].cancel() },
@@ -190,7 +188,7 @@ func TestContenderListsTheLineIfItsPredecessorGoesWithoutAMarker(t *testing.T) {
 	}
 }
 
-// A node may go after its successor has listed it, and before that watches it.
+// A node can be deleted after its successor has listed it, and before the successor watches it.
 func TestContenderListsTheLineIfItsPredecessorVanishesBeforeItIsWatched(t *testing.T) {
 	suite.Sweep(t, func(step int) (met bool) {
 		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -214,14 +212,17 @@ func TestContenderListsTheLineIfItsPredecessorVanishesBeforeItIsWatched(t *testi
 	})
 }
 
-// A client learns once that its servers cannot remove watches. From then on it watches for no
+// A client finds out once that its servers can't remove watches. From then on it watches for no
 // markers, and lists the line instead.
 func TestServerThatCannotRemoveWatches(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link := srv.Link(t)
-		c := link.Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-			conn, err := link.Dial(network, address, timeout)
-			return oldServer{conn}, err
+		c := link.Client(t, suite.Writing(link, func(conn net.Conn, p []byte) (int, error) {
+			if suite.OpOf(p) == recipestest.OpRemoveWatches {
+				p = bytes.Clone(p)
+				binary.BigEndian.PutUint32(p[8:], 99) // no request of older servers
+			}
+			return conn.Write(p)
 		}))
 		suite.Session(t, c)
 		connects, markers := link.Count(recipestest.OpConnect), 0
@@ -242,19 +243,8 @@ func TestServerThatCannotRemoveWatches(t *testing.T) {
 	})
 }
 
-// An oldServer is a connection to a server that does not know the request to remove watches.
-type oldServer struct{ net.Conn }
-
-func (c oldServer) Write(p []byte) (int, error) {
-	if len(p) >= 12 && binary.BigEndian.Uint32(p[8:]) == uint32(recipestest.OpRemoveWatches) {
-		p = bytes.Clone(p)
-		binary.BigEndian.PutUint32(p[8:], 99)
-	}
-	return c.Conn.Write(p)
-}
-
-// The deletion of a node says little if the node was not watched for a while: it may have been
-// converted before.
+// If a node wasn't watched for a while, its deletion says little: it may have been converted
+// before.
 func TestDeletionIsNotBelievedWhereAConversionMayHaveBeenMissed(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link, gate := srv.Root(t)+"/converted", srv.Link(t), &suite.Gate{Op: recipestest.OpSetWatches}

@@ -8,22 +8,22 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// A Name is the name of a contender's node, taken apart.
+// A Name is the parsed name of a contender's node.
 //
-// Our own are <session, 16 hex digits>-<nonce, 8 hex digits>-<kind><sequence>. Nodes of other
-// libraries have a kind and a sequence number only.
+// Our names are <session, 16 hex digits>-<nonce, 8 hex digits>-<kind><sequence>. Names of other
+// libraries have only a kind and a sequence number.
 type Name struct {
 	Node     string       // the whole name
-	Kind     string       // as it is spelt, with its separators: "lock-", "__lock__"
+	Kind     string       // as it is spelt, with its separators ("lock-", "__lock__")
 	Sequence int32        // negative after the counter's end
 	Owner    recipe.Owner // zero for nodes of other libraries
 
-	other bool // it is of none of the line's kinds
+	other bool // the line doesn't have its kind
 }
 
-// ParseName takes the name of a node apart if it ends in one of the kinds and a sequence number,
-// and reports whether it does. Anything may stand before the kind: other libraries put identifiers
-// of their own there. Of several kinds that fit the longest counts. ParseName is safe for
+// ParseName parses the name of a node if it ends in one of the kinds and a sequence number, and
+// reports whether it does. Anything can come before the kind, because other libraries put
+// identifiers of their own there. If several kinds fit, the longest counts. ParseName is safe for
 // concurrent use.
 func ParseName(node string, kinds ...string) (Name, bool) {
 	c, ok := layout.ParseContender(node, kinds...)
@@ -37,10 +37,10 @@ func nameOf(c layout.Contender) Name {
 // Compare orders names by their sequence numbers alone. It is negative when n comes first.
 func (n Name) Compare(other Name) int { return cmp.Compare(n.Sequence, other.Sequence) }
 
-// parse returns the contenders among the children of a line, first come first. Numbers after the
-// counter's end are not among them: they come after all of ours, which end long before, and with
-// them there would be no order.
-func (l *Line) parse(children []string) []Name {
+// Among returns the contenders among the children of the line's node, in order of arrival. It
+// includes contenders of other kinds. It ignores numbers after the counter's end: there is no order
+// among them, and all of ours come long before.
+func (l *Line) Among(children []string) []Name {
 	names := make([]Name, 0, len(children))
 	for _, child := range children {
 		if n, ok := l.name(child); ok && n.Sequence >= 0 {
@@ -51,7 +51,7 @@ func (l *Line) parse(children []string) []Name {
 	return names
 }
 
-// find returns the index of the contender in line whose node has this name and number, or -1.
+// find returns the index of the contender whose node has this name and number, or -1.
 func find(line []Name, node string, sequence int32) int {
 	i, _ := slices.BinarySearchFunc(line, Name{Sequence: sequence}, Name.Compare)
 	for ; i < len(line) && line[i].Sequence == sequence; i++ {
@@ -61,7 +61,3 @@ func find(line []Name, node string, sequence int32) int {
 	}
 	return -1
 }
-
-// Among returns the contenders among the children of the line's node, first come first, those of
-// other kinds included.
-func (l *Line) Among(children []string) []Name { return l.parse(children) }

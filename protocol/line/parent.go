@@ -6,31 +6,31 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A parent is what is known of the data of a line's own node: what a line of its kind has there,
-// which is nothing unless it has a rule, and at which version. A transaction may then set it to
-// that again, which changes nothing, for the sake of the answer: the Stat says how many children
-// there are. Data that others have put there is never replaced.
+// A parent remembers the data of a line's own node (which is empty unless the line has a rule) and
+// its version. A transaction can then set the same data again. That changes nothing, but the answer
+// has a Stat with the number of children. Data that others have set is never replaced.
 //
-// Versions begin anew when the node is deleted and created again, perhaps with data. So a version
-// is used for the next contender only if the line has set it itself. The first one is set by a
-// release, in whose transaction the released node proves that the line's node is the one that was
-// looked at. One case is left: data that another client has set exactly as often as the line had,
-// on a node that was created again since the last release, is replaced. It is safe for concurrent
+// When the node is deleted and created again (perhaps with data), versions begin anew. So the next
+// contender uses a version only if the line has set it. A release sets the first version: the
+// released node proves that the line's node is the node that was listed.
+//
+// One case is left. If the node was created again since the last release and another client has set
+// its data exactly as often as the line had, that data is replaced. A parent is safe for concurrent
 // use.
 type parent struct {
-	mu     sync.Mutex // protects what follows
-	seen   int64      // when the data were set, by the node's mzxid
+	mu     sync.Mutex // protects the fields below
+	seen   int64      // the node's mzxid, which says when the data was set
 	now    known
-	closed bool // we may not set it
+	closed bool // the client lacks the permission to set the data
 }
 
-// known is what is known of the data.
+// known describes the data at a version.
 type known struct {
 	version int32
-	data    []byte // at this version; nil if they are not known, or there are none
-	fit     bool   // the data at this version are known, and may be set again
-	own     bool   // the line has set this version, or else it must be sure to be that of the same node
-	quiet   bool   // no other client has set any lately, or has been in line
+	data    []byte // nil if it isn't known or is empty
+	fit     bool   // the data is known, and can be set again
+	own     bool   // the line has set this version (another version may be another node's)
+	quiet   bool   // no other client has set the data lately, or was in line
 	kept    bool   // the line's node has its keeper
 }
 
@@ -42,7 +42,7 @@ func alone(stat *zk.Stat, kept bool) bool {
 	return stat.NumChildren <= 1 || kept && stat.NumChildren == 2
 }
 
-// look takes note of a listing, with the Stat of the line's node. It returns the data if they are
+// look notes a listing, with the Stat of the line's node. It returns the data, or nil if that isn't
 // known.
 func (p *parent) look(stat *zk.Stat, empty, kept bool) []byte {
 	p.mu.Lock()
@@ -55,10 +55,11 @@ func (p *parent) look(stat *zk.Stat, empty, kept bool) []byte {
 	default:
 		p.note(stat, known{fit: empty, kept: kept})
 	}
+
 	return p.now.data
 }
 
-// read takes note of the line's rule, which the line obeys or not.
+// read notes the line's rule. obeyed is whether the line can obey it.
 func (p *parent) read(stat *zk.Stat, data []byte, obeyed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +69,7 @@ func (p *parent) read(stat *zk.Stat, data []byte, obeyed bool) {
 	}
 }
 
-// set takes note of what a transaction of ours has set, or of a node that it has created.
+// set notes the data that a transaction of ours has set, or a node that it has created.
 func (p *parent) set(stat *zk.Stat, data []byte, kept bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,12 +78,13 @@ func (p *parent) set(stat *zk.Stat, data []byte, kept bool) {
 	}
 }
 
-// note is for callers that hold mu.
+// note replaces now. The caller holds mu.
 func (p *parent) note(stat *zk.Stat, now known) {
 	p.seen, p.now = stat.Mzxid, now
 	p.now.version = stat.Version
 }
 
+// known returns now. Its fit is false if the client can't set the data.
 func (p *parent) known() known {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,21 +93,21 @@ func (p *parent) known() known {
 	return k
 }
 
-// forget is for when the node is gone, or has been set by others.
+// forget forgets the data, because the node is gone or another client has set it.
 func (p *parent) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.note(&zk.Stat{}, known{})
 }
 
-// close is for when we may not set it.
+// close notes that the client lacks the permission to set the data.
 func (p *parent) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
 }
 
-// likely reports whether a new contender is likely to be alone in line, and fast.
+// likely reports whether a new contender is likely to be alone in line (and fast).
 func (p *parent) likely() bool {
 	k := p.known()
 	return k.own && k.likely()

@@ -13,25 +13,29 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// keepData creates the line's node, with data, and enters the line a few times. The data stay.
+// keepData creates the line's node with data, enters the line a few times, and requires that the
+// data is still there.
 func keepData(t *testing.T, l *line.Line, op *recipe.Session, path string, version int32) {
 	t.Helper()
 	ctx, data := suite.Lasting(t), []byte("owner: team-a")
 	require.NoError(t, op.Create(ctx, path, data, 0))
+
 	for v := range version {
 		_, err := op.Set(ctx, path, data, v)
 		require.NoError(t, err)
 	}
+
 	for range 4 {
-		release(t, take(t, l))
+		suite.Release(t, take(t, l))
 	}
 	kept, _, err := op.Get(ctx, path)
 	require.NoError(t, err)
 	require.Equal(t, data, kept)
 }
 
-// What a line knows of its node is a version, which begins anew when the node is made again, with
-// data this time. The line may have made the node, or found it, and may have seen that it is gone.
+// A line remembers its node's version. Versions begin anew when the node is created again (with
+// data, this time). The line has created or found the first node, and may have seen that it was
+// gone.
 func TestDataOfALineThatWasMadeAgainAreKept(t *testing.T) {
 	for _, found := range []bool{false, true} {
 		for _, seen := range []bool{false, true} {
@@ -46,7 +50,7 @@ func TestDataOfALineThatWasMadeAgainAreKept(t *testing.T) {
 							suite.Keep(t, srv.Client(t), path)
 						}
 						for range before {
-							release(t, take(t, l))
+							suite.Release(t, take(t, l))
 						}
 						if _, stat, err := op.Get(t.Context(), path); err == nil {
 							require.NoError(t, op.Delete(t.Context(), path, -1))
@@ -67,8 +71,9 @@ func TestDataOfALineThatWasMadeAgainAreKept(t *testing.T) {
 	}
 }
 
-// A path that another client has made is fast from the third time on, if that may be: the release
-// of the second one sets the version that the third one sets.
+// At a path that another client has created, the third contender is fast: the release of the second
+// sets the version that the third expects. (Without the permission to set it, no contender is
+// fast.)
 func TestLineThatOthersHaveMadeIsFastInTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		perms         int32
@@ -86,19 +91,19 @@ func TestLineThatOthersHaveMadeIsFastInTheEnd(t *testing.T) {
 				_, err := op.SetACL(path, zk.WorldACL(c.perms), -1)
 				require.NoError(t, err)
 				for range 6 {
-					release(t, take(t, l))
+					suite.Release(t, take(t, l))
 				}
 				require.Equal(t, c.multis, link.Count(recipestest.OpMulti))
 				require.Equal(t, c.lists, link.Count(recipestest.OpGetChildren))
 				require.Empty(t, suite.Children(t, operator, path))
 
-				// One that is fast, and may not be set any more, goes on without.
+				// If the permission goes later, the line goes on without.
 				_, err = op.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
 				require.NoError(t, err)
-				release(t, take(t, l))
+				suite.Release(t, take(t, l))
 				multis := link.Count(recipestest.OpMulti)
 				for range 3 {
-					release(t, take(t, l))
+					suite.Release(t, take(t, l))
 				}
 				require.Equal(t, multis, link.Count(recipestest.OpMulti))
 			})
@@ -106,24 +111,24 @@ func TestLineThatOthersHaveMadeIsFastInTheEnd(t *testing.T) {
 	}
 }
 
-// What was known of the node that is gone is not used for the one that takes its place.
+// A line forgets the data of a deleted node before another node takes its place.
 func TestLineThatWasDeletedIsFastAtOnce(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/x", srv.Link(t)
 		op, l := suite.Session(t, srv.Client(t)), lineAt(link.Client(t), path)
 		for range 3 {
-			release(t, take(t, l))
+			suite.Release(t, take(t, l))
 		}
 		require.NoError(t, op.Delete(suite.Lasting(t), path, -1))
 		multis, lists := link.Count(recipestest.OpMulti), link.Count(recipestest.OpGetChildren)
-		release(t, take(t, l)) // finds out, makes the path, and is fast
+		suite.Release(t, take(t, l)) // finds out, makes the path, and is fast
 		require.Equal(t, multis+2, link.Count(recipestest.OpMulti))
 		require.Equal(t, lists, link.Count(recipestest.OpGetChildren))
 	})
 }
 
-// The version of a line's node that a client has created is forgotten if it then creates nothing
-// there: another client's node may take that one's place.
+// A contender creates the line's node, but is refused. So the line forgets the node's version,
+// because another client's node can take that node's place.
 func TestDataOfALineWhoseFirstContenderWasRefusedAreKept(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		const badArguments = -8
@@ -139,20 +144,18 @@ func TestDataOfALineWhoseFirstContenderWasRefusedAreKept(t *testing.T) {
 	})
 }
 
-// The release of the second holder would set the data of the path to none, as they were when the
-// line was listed.
+// The release of the second holder would set the data to nothing (the data in its listing).
 func TestForeignDataThatIsSetDuringAHoldStays(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, op := srv.Root(t)+"/line", suite.Session(t, srv.Client(t))
-		suite.Keep(t, srv.Client(t), path)
+		path, operator := srv.Root(t)+"/line", srv.Client(t)
+		suite.Keep(t, operator, path)
 		l := lineAt(srv.Client(t), path)
-		release(t, take(t, l))
+		suite.Release(t, take(t, l))
 		g := take(t, l)
-		_, err := op.Set(t.Context(), path, []byte("foreign"), 0)
+		_, err := suite.Session(t, operator).Set(t.Context(), path, []byte("foreign"), 0)
 		require.NoError(t, err)
-		release(t, g)
-		data, _, err := op.Get(t.Context(), path)
-		require.NoError(t, err)
+		suite.Release(t, g)
+		data, _ := suite.Get(t, operator, path)
 		require.Equal(t, "foreign", string(data))
 	})
 }

@@ -1,10 +1,8 @@
 package line_test
 
 import (
-	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -16,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// permitsAt returns a line of contenders none of which is exclusive.
+// permitsAt returns a line without exclusive contenders.
 func permitsAt(c *protocol.Client, path string) *line.Line {
 	return line.New(recipe.New(c, "test", path), line.Kind{Name: "permit-"})
 }
@@ -26,26 +24,7 @@ func permits(n int) line.Request {
 	return line.Request{Kind: "permit-", Blockers: line.Permits(n)}
 }
 
-// enter calls Enter in the background. Its channel gets the grant, or nil.
-func enter(ctx context.Context, l *line.Line, r line.Request) <-chan *recipe.Grant {
-	return suite.Later(func() *recipe.Grant {
-		g, _ := l.Enter(ctx, r)
-		return g
-	})
-}
-
-// pending fails the test if there is a grant already. Call it in a bubble where all is at rest.
-func pending(t *testing.T, granted <-chan *recipe.Grant) {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case g := <-granted:
-		require.FailNow(t, "granted", "%s", g.Node())
-	default:
-	}
-}
-
-// Markers are for exclusive kinds: something may be ahead of a holder of another one.
+// Only exclusive kinds have markers, because a contender can be ahead of a holder of another kind.
 func TestHolderOfAPermitLeavesNoMarker(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/permits", srv.Link(t)
@@ -53,17 +32,17 @@ func TestHolderOfAPermitLeavesNoMarker(t *testing.T) {
 		second := suite.Wait(t, enter(suite.Lasting(t), permitsAt(link.Client(t), path), permits(2)))
 		multis, deletes := link.Count(recipestest.OpMulti), link.Count(recipestest.OpDelete)
 
-		release(t, second)
+		suite.Release(t, second)
 
 		require.Equal(t, multis, link.Count(recipestest.OpMulti))
 		require.Equal(t, deletes+1, link.Count(recipestest.OpDelete))
-		release(t, first)
+		suite.Release(t, first)
 	})
 }
 
-// Contenders come and go in any order. As long as all blockers of one are there it must not be
-// granted, and whenever it may be, one of them has gone: what it waits for is neither too little
-// nor too much.
+// Contenders come and go in any order. As long as all blockers of a contender are there, it must
+// not be granted. Once it can be granted, at least one of them has gone. So it watches neither too
+// few contenders nor too many.
 func TestPermitsBlockUntilOneMayGo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

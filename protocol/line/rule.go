@@ -12,23 +12,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// keeper is the name of a persistent child that keeps the line's node, and with it a rule that
-// SetRule has set: without children, a container is deleted.
+// keeper is the name of a persistent child that keeps the line's node, and so a rule that a recipe
+// has set. (Servers delete a container without children.)
 const keeper = layout.Keeper
 
-// Follow has the data of the line's own node say what blocks its contenders, instead of their
-// requests. The rule returns the Blockers for data, or the error with which Enter refuses them. Of
-// contenders that do not wait, one that the rule refuses has asked a server that does not lag. A
-// line whose node has no data is given first by the contender that comes first, which needs the
-// permission to write the node. [Line.SetRule] changes the data, and every waiter follows.
+// Follow makes contenders obey the data of the line's own node instead of their requests' Blockers.
+// The rule returns the Blockers for the data, or the error with which Enter refuses contenders. (A
+// request with Try is refused only after a Sync.) If the node has no data, the next contender sets
+// it to first, for which it needs the permission to write the node. When the recipe changes the
+// data, every waiter follows.
 //
-// The rule must let a contender in that is alone in line. Call Follow before the line is used.
+// The rule must grant a contender that is alone in line. Call Follow before the line is used.
 func (l *Line) Follow(first []byte, rule func(data []byte) (Blockers, error)) {
 	l.first, l.rule = first, rule
 }
 
-// children lists the line's node, and returns the data of a line with a rule, as of the listing or
-// later. So of contenders that were ahead then, no more are ahead under the rule that is returned.
+// children lists the line's node. If the line has a rule, it also returns the node's data, as of
+// the listing or later. (So the listing has every contender that the rule must consider.)
 func (l *Line) children(ctx context.Context, s *recipe.Session) (children []string, data []byte, err error) {
 	children, data, err = l.childrenAlone(ctx, s)
 	if l.rule != nil && data == nil && err == nil {
@@ -37,7 +37,7 @@ func (l *Line) children(ctx context.Context, s *recipe.Session) (children []stri
 	return children, data, err
 }
 
-// childrenAlone lists the line's node, and returns what is known of its rule.
+// childrenAlone lists the line's node, and returns its data if that is known.
 func (l *Line) childrenAlone(ctx context.Context, s *recipe.Session) (children []string, data []byte, err error) {
 	children, stat, err := s.Children(ctx, l.recipe.Path())
 	switch {
@@ -46,6 +46,7 @@ func (l *Line) childrenAlone(ctx context.Context, s *recipe.Session) (children [
 	case errors.Is(err, zk.ErrNoNode):
 		l.parent.forget()
 	}
+
 	return children, data, err
 }
 
@@ -60,14 +61,16 @@ func (l *Line) ruleData(ctx context.Context, s *recipe.Session) ([]byte, error) 
 			l.parent.read(stat, data, refused == nil)
 			return data, nil
 		}
+
+		// On a bad version another contender was faster (or an earlier attempt of ours).
 		_, err = s.Set(ctx, l.recipe.Path(), l.first, stat.Version)
-		if err != nil && !errors.Is(err, zk.ErrBadVersion) { // another contender was faster, or an attempt of ours
+		if err != nil && !errors.Is(err, zk.ErrBadVersion) {
 			return nil, err
 		}
 	}
 }
 
-// obey has the request go by the rule that data say.
+// obey gives the request the Blockers for data, if the line has a rule.
 func (l *Line) obey(r *Request, data []byte) (err error) {
 	if l.rule != nil {
 		r.Blockers, err = l.rule(data)
@@ -75,7 +78,7 @@ func (l *Line) obey(r *Request, data []byte) (err error) {
 	return err
 }
 
-// obey has the contender go by the rule that data say.
+// obey makes the contender obey data.
 func (c *contender) obey(data []byte) error {
 	if bytes.Equal(data, c.data) {
 		return nil
@@ -85,11 +88,12 @@ func (c *contender) obey(data []byte) error {
 	return c.line.obey(&request, data)
 }
 
-// sameRule reports whether the contender goes by the line's rule, which it watches from then on.
+// sameRule begins to watch the line's rule, and reports whether the contender obeys it already.
 func (c *contender) sameRule(ctx context.Context) (bool, error) {
 	if c.line.rule == nil {
 		return true, nil
 	}
+
 	c.rules = c.session.Watch(c.line.recipe.Path())
 	_, err := c.rules.Ready(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -97,86 +101,4 @@ func (c *contender) sameRule(ctx context.Context) (bool, error) {
 	}
 	c.ruled = err == nil && !bytes.Equal(c.rules.Data(), c.data)
 	return !c.ruled, err
-}
-
-// Rule returns the data that say what blocks the contenders, or nil if the line has none yet, as of a
-// moment after the call began. It blocks until the server has answered twice or ctx ends. Its errors
-// are those of [recipe.Do] and of [recipe.Recipe.Session], with recipe and path.
-func (l *Line) Rule(ctx context.Context) ([]byte, error) {
-	data, err := recipe.AcrossSessions(ctx, l.made(), func(s *recipe.Session) ([]byte, error) {
-		if err := s.Sync(ctx, l.recipe.Path()); err != nil {
-			return nil, err
-		}
-		data, _, err := s.Get(ctx, l.recipe.Path())
-		if errors.Is(err, zk.ErrNoNode) {
-			err = nil
-		}
-		return data, err
-	})
-	return data, l.made().Wrap(err)
-}
-
-// SetRule changes the data that say what blocks the contenders. Holders keep what they have, and
-// waiters follow as soon as their servers say so. From then on the line's node stays when the line
-// is idle. Of several changes at the same time, one is the last, and no other comes back.
-//
-// If the node has data that replaceable refuses, SetRule returns its error. It blocks until the
-// server has answered, or ctx ends: the rule may have been changed then or not. SetRule goes on in
-// the next session if one is lost. Other errors are the server's own, such as [zk.ErrNoAuth].
-func (l *Line) SetRule(ctx context.Context, data []byte, replaceable func(data []byte) error) error {
-	if err := l.made().ValidateCall(ctx, data); err != nil {
-		return err
-	}
-	path := l.recipe.Path()
-	type keeping struct { // of the keeper
-		czxid   int64 // 0: there is none
-		version int32
-	}
-	var before *keeping
-	_, err := recipe.AcrossSessions(ctx, l.recipe, func(s *recipe.Session) (none struct{}, err error) {
-		if _, err := s.EnsurePath(ctx, path); err != nil {
-			return none, err
-		} else if err := s.Sync(ctx, path); err != nil {
-			return none, err
-		}
-		there, _, err := s.Get(ctx, path)
-		if errors.Is(err, zk.ErrNoNode) {
-			return none, recipe.Again(err)
-		} else if err != nil {
-			return none, err
-		} else if len(there) > 0 && replaceable(there) != nil {
-			return none, replaceable(there)
-		}
-		stat, err := s.Exists(ctx, path+"/"+keeper)
-		if err != nil {
-			return none, err
-		}
-		var now keeping
-		if stat != nil {
-			now = keeping{stat.Czxid, stat.Version}
-		}
-
-		// Each change is one of the keeper, too. If that has changed since the call began, it was
-		// this call, or another one, which counts as the later one of the two.
-		if before == nil || now.czxid == 0 {
-			before = &now
-		} else if now != *before {
-			return none, nil
-		}
-		if stat != nil && bytes.Equal(there, data) {
-			return none, nil
-		}
-		ops := []any{&zk.SetDataRequest{Path: path, Data: data, Version: -1}}
-		if stat == nil {
-			ops = append(ops, &zk.CreateRequest{Path: path + "/" + keeper})
-		} else {
-			ops = append(ops, &zk.SetDataRequest{Path: path + "/" + keeper, Version: now.version})
-		}
-		_, err = s.Multi(ctx, ops...)
-		if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) {
-			return none, recipe.Again(err) // the next look shows whose change that was
-		}
-		return none, err
-	})
-	return l.recipe.Wrap(err)
 }

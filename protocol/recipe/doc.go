@@ -1,4 +1,4 @@
-// Package recipe is for authors of recipes. What users need is in package protocol.
+// Package recipe is for authors of recipes. (Users find everything they need in package protocol.)
 //
 //   - A [Recipe] validates, and names itself in errors and events. [AcrossSessions] is the frame of
 //     a verb, and [Recipe.Acquire] the frame of a verb that acquires something.

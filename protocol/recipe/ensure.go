@@ -12,14 +12,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// EnsurePath creates the node at path and all that is missing above it, the chroot included, with
-// the view's ACL for each: as containers, which the server removes some time after their last child
-// went, or as persistent nodes where the server has no containers. It reports whether it was this
-// call that created the node at path.
+// EnsurePath creates the node at path and all missing nodes above it (the chroot included) with the
+// view's ACL for each. They are containers (which the server deletes some time after their last
+// child), or persistent nodes if the server has no containers. EnsurePath reports whether this call
+// created the node at path.
 //
-// A node that exists now may be gone at the next moment, so callers create their child in a loop
-// around it. EnsurePath blocks until the server has answered, ctx ends or the session is lost;
-// besides the errors of [Do] it returns the server's own, such as [zk.ErrNoAuth]. It is safe for
+// A node that exists now can be gone at the next moment, so callers create their child in a loop
+// around it. EnsurePath blocks until the server has answered, ctx ends or the session ends. It
+// returns the errors of [Do] and the server's own errors (such as [zk.ErrNoAuth]). It is safe for
 // concurrent use.
 func (s *Session) EnsurePath(ctx context.Context, path string) (created bool, err error) {
 	return s.ensure(ctx, s.Path(path))
@@ -30,18 +30,23 @@ func (s *Session) ensure(ctx context.Context, path string) (created bool, err er
 	if s.bound.Existing && len(path) <= len(s.bound.Chroot) {
 		return false, s.bound.NoChroot()
 	}
+
 	acl := s.bound.View.ACL(s.bound.Relative(path))
+
 	for {
+		// Usually only the last node is missing, so begin with it.
 		_, err := Do(ctx, s, func(c *zk.Conn) (string, error) {
 			if !s.bound.NoContainers.Load() {
 				made, err := Create(c, path, nil, zk.FlagContainer, acl)
 				if conn.ServerCode(err) != zkwire.CodeUnimplemented {
 					return made, err
 				}
-				s.bound.NoContainers.Store(true)
+				s.bound.NoContainers.Store(true) // before ZooKeeper 3.5
 			}
+
 			return Create(c, path, nil, zk.FlagPersistent, acl)
 		})
+
 		switch {
 		case err == nil:
 			return true, nil
@@ -50,6 +55,7 @@ func (s *Session) ensure(ctx context.Context, path string) (created bool, err er
 		case !errors.Is(err, zk.ErrNoNode) || path == "/":
 			return false, err
 		}
+
 		if _, err := s.ensure(ctx, layout.Parent(path)); err != nil {
 			return false, err
 		}

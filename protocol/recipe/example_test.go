@@ -18,11 +18,13 @@ func ExampleSession_Watch() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	defer server.Close()
 	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	defer client.Close()
 	session, err := recipe.SessionOf(ctx, client)
 	if err != nil {
@@ -36,6 +38,7 @@ func ExampleSession_Watch() {
 	if _, err := watch.Ready(ctx); err != nil {
 		log.Fatal(err)
 	}
+
 	fmt.Printf("now %q\n", watch.Data())
 
 	if _, err := session.Set(ctx, "/config", []byte("verbose"), -1); err != nil {
@@ -44,6 +47,7 @@ func ExampleSession_Watch() {
 	if err := watch.Wait(ctx); err != nil {
 		log.Fatal(err)
 	}
+
 	fmt.Println("it has changed")
 	// Output:
 	// now ""
@@ -79,23 +83,27 @@ func ExampleRecipe() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	defer server.Close()
 	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	defer client.Close()
 
 	up, err := newFlag(client, "/flags/maintenance").raise(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	owner, rest, ok := recipe.ParseOwner(up.Node())
 	fmt.Println("of this session:", ok && owner.Session == up.Session().ID(), rest)
 
 	if err := up.Release(ctx); err != nil {
 		log.Fatal(err)
 	}
+
 	fmt.Println(errors.Is(up.Err(), protocol.ErrReleased))
 	// Output:
 	// of this session: true flag-0000000000

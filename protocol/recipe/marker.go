@@ -2,21 +2,21 @@ package recipe
 
 import "github.com/zkrecipes/zkrecipes/internal/layout"
 
-// MarkerSuffix makes the name of a node's marker, which says something about how the node was
-// deleted.
+// MarkerSuffix is the end of the name of a node's marker. The marker says something about the
+// deletion of the node.
 //
-// A transaction that first creates the marker, deletes it again, and then deletes the node leaves
-// nothing that a client could see. But one that watches for the creation of the marker hears of
-// that right before it hears of the deletion.
+// A transaction that creates the marker, deletes it again and then deletes the node leaves nothing
+// that a read could find. But a client that watches for the marker gets the event of its creation
+// right before the event of the deletion.
 //
-// What a marker means is up to the recipe that makes it. Only the client that deletes its own node
-// can make its marker: what is read about the nodes of others may be out of date.
+// Each recipe decides what its markers mean. Only the client that deletes its own node can make the
+// marker because its reads about other clients' nodes can be out of date.
 const MarkerSuffix = layout.MarkerSuffix
 
-// ExpectMarker begins to watch for the marker of the node as well, if that can be done and the node
-// has not changed. [Watch.Marked] reports the outcome. When the node is gone, the server is asked
-// to remove that watch. ExpectMarker does not block. Call it after Ready.
-func (w *Watch) ExpectMarker() { w.session.bound.Conn.Watches.ExpectMarker(w.node, w.shared) }
+// ExpectMarker begins to watch for the marker of the node as well, if the server allows that and
+// the node has not changed. [Watch.Marked] reports the outcome. When the node is gone, the client
+// asks the server to remove that watch. ExpectMarker does not block. Call it after Ready.
+func (w *Watch) ExpectMarker() { w.watches().ExpectMarker(w.node, w.shared) }
 
-// Marked reports whether [Watch.Deleted] does and the deletion made the node's marker.
+// Marked reports whether [Watch.Deleted] is true and the deletion made the node's marker.
 func (w *Watch) Marked() bool { return w.Deleted() && w.shared.Released }

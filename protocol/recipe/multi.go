@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,55 +16,59 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// Multi is the fenced write: it does all of the operations if g is still held, or none. They are
-// those of [zk.Conn] Multi: pointers to [zk.CreateRequest], [zk.SetDataRequest], [zk.DeleteRequest]
-// and [zk.CheckVersionRequest]. Their paths have no chroot. A create without an ACL gets the view's.
-// The answers are those of ops alone, and have no chroot either.
+// Multi is the fenced write: if g is still held, it does all of the operations and otherwise none.
+// They are the operations of [zk.Conn] Multi: pointers to [zk.CreateRequest], [zk.SetDataRequest],
+// [zk.DeleteRequest] and [zk.CheckVersionRequest]. Their paths have no chroot. A create without an
+// ACL gets the view's ACL. The answers are only for ops, and have no chroot either.
 //
-// Multi blocks until the server has answered, ctx ends or the session is over. It adds
-// [Grant.Check] itself, and does nothing twice. If g ended before, it returns [Grant.Err] and
-// nothing was done. If an operation fails, its error says which, and the answers have the errors of
-// all. If ctx or the session ends before the outcome is known, the error wraps
-// [protocol.ErrUncertain] (and not [protocol.ErrLost]): the operations may have been done, or may
-// yet be. Before any I/O it returns [zk.ErrInvalidPath], [zk.ErrBadArguments],
-// [protocol.ErrTooLarge] or [protocol.ErrSessionFull]. It is safe for concurrent use.
+// Multi blocks until the server has answered, ctx ends or the session ends. It adds [Grant.Check]
+// itself and does nothing twice. If g ended before, it returns [Grant.Err] and nothing was done. If
+// an operation fails, its error says which and the answers have the errors of all. If ctx or the
+// session ends before the outcome is known, the error wraps [protocol.ErrUncertain] (and not
+// [protocol.ErrLost]): the operations were perhaps done, or can still be done. Before any I/O it
+// returns [zk.ErrInvalidPath], [zk.ErrBadArguments], [protocol.ErrTooLarge] or
+// [protocol.ErrSessionFull]. It is safe for concurrent use.
 //
-// A reply that was lost is settled by a receipt, an ephemeral node beside g's own. The first Multi of
-// a grant creates it in its transaction, further ones set its data, and it is deleted after the
-// release. So a Multi is one request. It wakes nobody who waits in line, because nobody watches the
-// receipt. (The version of g's own node would do as well. But each Multi would then wake whoever
-// watches that node: the next in line, all readers behind a writer, and all observers of a leader,
-// who would read it again.) The price is a node while g is held, one request after the release, and
-// a wake for those who watch the children of the path. Concurrent calls have a receipt each.
+// If a reply is lost, a receipt settles the outcome. The receipt is an ephemeral node beside g's
+// own node. The first Multi of a grant creates it in its transaction and later Multis set its data.
+// It is deleted after the release. So a Multi is one request. It wakes no waiter in line because
+// waiters don't watch the receipt. (With the version of g's own node as the receipt, each Multi
+// would wake all who watch that node: the next in line, all readers behind a writer, and all
+// observers of a leader.) The price is one more node while g is held and one request after the
+// release. It is also an event for clients that watch the children of the path. Concurrent calls
+// have a receipt each.
 //
 // After a lost reply, Multi makes a [Session.Fence] and reads the receipt. If the operations were
-// done, the answers are put together from what is there. If another client has changed a node
-// since, its Stat has Mzxid, Mtime and Version alone (0 for a Version that was not asked for). The
-// name of a sequential node is found by its czxid. If another client has deleted that node already,
-// the error wraps [protocol.ErrUncertain] and says so. If g's node was deleted and there is no
-// receipt, the outcome is not known either, because an operator can delete both. (An operator who
-// deletes a receipt alone takes away the proof: if the reply was lost as well, the operations may
+// done, a Stat has only what the receipt and ops say: Mzxid, Mtime and Version (0 for a Version
+// that ops did not ask for). The name of a sequential node is found by its czxid. If another client
+// has deleted that node, the error wraps [protocol.ErrUncertain] and says so. If both g's node and
+// the receipt are gone, the outcome is not known because an operator can delete both. (An operator
+// who deletes only a receipt removes the proof. If the reply was lost as well, the operations can
 // be done twice.)
 func (g *Grant) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return MultiHeld(ctx, []*Grant{g}, ops...)
 }
 
-// MultiHeld is [Grant.Multi] for several grants of one session, all of which have to be held.
+// MultiHeld is [Grant.Multi] for several grants of one session, which must all be held.
 func MultiHeld(ctx context.Context, grants []*Grant, ops ...any) (answers []zk.MultiResponse, err error) {
 	g := grants[0]
 	if ctx == nil {
 		return nil, g.recipe.Wrap(session.ErrNilContext)
 	}
+
 	defer session.Catch(&err)
 
 	f := &fenced{grants: grants, session: g.session.of(ctx)}
 	if err := f.prepare(ops); err != nil {
 		return nil, g.recipe.Wrap(err)
 	}
+
 	for {
 		if err := f.held(); err != nil {
 			return nil, err
 		}
+
+		// If another client has touched the receipt, the next attempt takes another.
 		r := g.takeReceipt()
 		answers, err = f.run(ctx, r)
 		if !errors.Is(err, errNoReceipt) {
@@ -72,15 +77,15 @@ func MultiHeld(ctx context.Context, grants []*Grant, ops ...any) (answers []zk.M
 	}
 }
 
-// A fenced is a transaction that is made only if all of the grants are held.
+// A fenced is a transaction that needs all of the grants to be held.
 type fenced struct {
 	grants  []*Grant
 	session *Session
-	ops     []any // the caller's, with absolute paths
+	ops     []any // the caller's operations, with absolute paths
 }
 
-// errNoReceipt is wrapped by the error of a transaction whose receipt somebody has touched. Nothing
-// was done.
+// errNoReceipt means that another client has touched the transaction's receipt and nothing was
+// done.
 var errNoReceipt = errors.New("no receipt")
 
 // prepare validates the operations.
@@ -88,65 +93,59 @@ func (f *fenced) prepare(ops []any) error {
 	if len(ops) == 0 {
 		return fmt.Errorf("%w: no operations", zk.ErrBadArguments)
 	}
+
 	for _, g := range f.grants {
 		if g.session.bound.Session != f.session.bound.Session && g.Err() == nil {
 			return fmt.Errorf("%w: %s and %s are held in different sessions", zk.ErrBadArguments, f.grants[0].node, g.node)
 		}
 	}
+
 	var err error
 	if f.ops, err = f.session.Absolute(ops...); err != nil {
 		return err
 	}
+
 	return f.session.bound.Refuse(MultiSize(f.requests(f.grants[0].newReceipt())...))
 }
 
-// Absolute returns the operations of a transaction, as [Grant.Multi] takes them, with the chroot in
-// their paths, and an ACL in each create. A recipe calls it for operations of its caller's, and sends
-// them with its own. A bad operation is an error that says which it is.
+// Absolute returns the operations of a transaction (as [Grant.Multi] takes them) with the chroot in
+// their paths and an ACL in each create. A recipe calls it for its caller's operations and sends
+// them with its own. The error of a bad operation says which it is.
 func (s *Session) Absolute(ops ...any) (absolute []any, err error) {
 	for i, op := range ops {
 		if err := validateOp(op); err != nil {
 			return nil, fmt.Errorf("operation %d of %d: %w", i+1, len(ops), err)
 		}
-		absolute = append(absolute, s.absolute(op))
 	}
-	return absolute, nil
+	return s.absolute(ops), nil
 }
 
-// validateOp reports what is wrong with an operation of the caller's.
+// validateOp reports whether something is wrong with an operation of the caller's.
 func validateOp(op any) error {
-	path := ""
+	if v := reflect.ValueOf(op); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("%w: nil %T", zk.ErrBadArguments, op)
+	}
+
 	switch op := op.(type) {
 	case *zk.CreateRequest:
-		if op == nil {
-			return fmt.Errorf("%w: nil %T", zk.ErrBadArguments, op)
-		}
 		if op.Flags&^(zk.FlagEphemeral|zk.FlagSequence) != 0 {
 			return fmt.Errorf("%w: a transaction creates no node with flags %d", zk.ErrBadArguments, op.Flags)
 		}
-		if path = op.Path; op.Flags&zk.FlagSequence != 0 {
-			path += "0"
+		if op.Flags&zk.FlagSequence != 0 {
+			return ValidatePath(op.Path + "0")
 		}
+
+		return ValidatePath(op.Path)
 	case *zk.SetDataRequest:
-		if op == nil {
-			return fmt.Errorf("%w: nil %T", zk.ErrBadArguments, op)
-		}
-		path = op.Path
+		return ValidatePath(op.Path)
 	case *zk.DeleteRequest:
-		if op == nil {
-			return fmt.Errorf("%w: nil %T", zk.ErrBadArguments, op)
-		}
-		path = op.Path
+		return ValidatePath(op.Path)
 	case *zk.CheckVersionRequest:
-		if op == nil {
-			return fmt.Errorf("%w: nil %T", zk.ErrBadArguments, op)
-		}
-		path = op.Path
-	default:
-		return fmt.Errorf("%w: a %T is none: give a *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest or *zk.CheckVersionRequest",
-			zk.ErrBadArguments, op)
+		return ValidatePath(op.Path)
 	}
-	return ValidatePath(path)
+
+	return fmt.Errorf("%w: a %T is none: give a *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest or *zk.CheckVersionRequest",
+		zk.ErrBadArguments, op)
 }
 
 // held returns an error if one of the grants has ended.
@@ -162,46 +161,39 @@ func (f *fenced) held() error {
 // requests returns the whole transaction: the checks, the receipt, and the caller's operations.
 func (f *fenced) requests(r *receipt) []any {
 	all := make([]any, 0, len(f.grants)+1+len(f.ops))
+
 	for _, g := range f.grants {
 		all = append(all, g.Check())
 	}
-	if r.version < 0 {
-		acl := f.session.bound.View.ACL(f.session.bound.Relative(r.path))
-		all = append(all, &zk.CreateRequest{Path: r.path, Acl: acl, Flags: zk.FlagEphemeral})
-	} else {
-		all = append(all, &zk.SetDataRequest{Path: r.path, Version: r.version})
-	}
-	return append(all, f.ops...)
+
+	return append(append(all, r.write(f.session)), f.ops...)
 }
 
-// run makes the transaction with a receipt, which it gives back.
+// run makes the transaction with a receipt and then keeps the receipt for the next call.
 func (f *fenced) run(ctx context.Context, r *receipt) ([]zk.MultiResponse, error) {
-	s, g, all, before := f.session, f.grants[0], f.requests(r), len(f.grants)+1
+	s, g, all := f.session, f.grants[0], f.requests(r)
+	before := len(f.grants) + 1 // operations of our own
 	answers, err := DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		if err := f.held(); err != nil {
 			return nil, err
 		}
+
 		return Multi(c, all...)
 	}, func(ctx context.Context) ([]zk.MultiResponse, bool, error) {
-		stat, err := s.bound.Exists(ctx, r.path)
-		switch {
-		case err != nil || stat != nil:
-		case r.version >= 0:
-			err = fmt.Errorf("%w: %s was deleted", zk.ErrNoNode, r.path)
-		case !errors.Is(g.Err(), protocol.ErrReleased):
-			// Whoever has deleted all nodes of the line, by hand, has also deleted the receipt.
-			var own *zk.Stat
-			if own, err = s.bound.Exists(ctx, g.node); err == nil && (own == nil || !g.owns(own)) {
-				err = fmt.Errorf("%w: %s, and no receipt", protocol.ErrNodeDeleted, g.node)
-			}
+		answers, done, err := r.settle(ctx, s, all)
+		if done || err != nil || r.version >= 0 || errors.Is(g.Err(), protocol.ErrReleased) {
+			return answers, done, err
 		}
-		if err != nil || stat == nil || stat.Version == r.version {
-			return nil, false, unknownIf(err)
+
+		// An operator who deletes all nodes of the line by hand also deletes the receipt.
+		own, err := s.bound.Exists(ctx, g.node)
+		if err == nil && (own == nil || !g.owns(own)) {
+			err = fmt.Errorf("%w: %s, and no receipt", protocol.ErrNodeDeleted, g.node)
 		}
-		recalled, err := s.recall(ctx, stat, f.ops)
-		return append(make([]zk.MultiResponse, before), recalled...), true, err
+		return nil, false, unknownIf(err)
 	})
 
+	// Keep the receipt. If its version isn't certain, it can't serve another transaction.
 	failed := slices.IndexFunc(answers, func(a zk.MultiResponse) bool { return a.Error != nil })
 	switch {
 	case err == nil:
@@ -221,18 +213,19 @@ func (f *fenced) run(ctx context.Context, r *receipt) ([]zk.MultiResponse, error
 	case failed < 0: // nothing was sent, or all was refused
 		return nil, cmp.Or(f.held(), err)
 	case failed < before-1 && errors.Is(err, zk.ErrNoNode):
-		f.grants[failed].deleted()
-		return nil, cmp.Or(f.held(), err)
+		f.grants[failed].deleted(ctx)
+		return nil, cmp.Or(f.held(), Ended(ctx), err)
 	case failed < before-1:
 		return nil, fmt.Errorf("whether it is held: %w", err)
 	case failed == before-1:
 		return nil, fmt.Errorf("its receipt: %w", err)
 	}
+
 	return s.inView(answers[before:]), fmt.Errorf("operation %d of %d: %w", failed-before+1, len(f.ops), err)
 }
 
-// unsettled returns an error that wraps [protocol.ErrUncertain]. It hides [protocol.ErrLost], with
-// which nothing was done.
+// unsettled returns an error that wraps [protocol.ErrUncertain]. It hides [protocol.ErrLost], which
+// says that nothing was done.
 func unsettled(err error) error {
 	if errors.Is(err, protocol.ErrLost) {
 		return unsettledError{err}
@@ -254,51 +247,103 @@ func (s *Session) inView(answers []zk.MultiResponse) []zk.MultiResponse {
 	return answers
 }
 
-// recall puts together what a transaction was answered that has written a receipt. The operations have
-// absolute paths.
-func (s *Session) recall(ctx context.Context, receipt *zk.Stat, ops []any) ([]zk.MultiResponse, error) {
-	answers := make([]zk.MultiResponse, len(ops))
-	numbered := make(map[string][]string) // the nodes of sequential creates that are not in answers yet, by their prefixes
+// Receipt returns a new path for a receipt below dir, for [Session.MultiOnce].
+func (s *Session) Receipt(dir string) string {
+	return dir + "/" + layout.Receipt(s.NewOwner().String(), "")
+}
+
+// MultiOnce is [Session.Multi] that does the operations exactly once. If a reply is lost, a receipt
+// (the ephemeral node at a path of [Session.Receipt]) settles the outcome as in [Grant.Multi]. The
+// transaction creates the receipt, and MultiOnce deletes it in the background. If made is true, the
+// caller has created the receipt and deletes it. The transaction sets its data. (Until then no
+// client can delete the node above.) If the outcome isn't known, the error wraps
+// [protocol.ErrUncertain].
+func (s *Session) MultiOnce(ctx context.Context, node string, made bool, ops ...any) ([]zk.MultiResponse, error) {
+	r := &receipt{s.Path(node), -1}
+	if made {
+		r.version = 0
+	}
+
+	all := append(s.absolute(ops), r.write(s))
+	answers, err := DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return Multi(c, all...) },
+		func(ctx context.Context) ([]zk.MultiResponse, bool, error) { return r.settle(ctx, s, all) })
+	if !made && (err == nil || errors.Is(err, protocol.ErrUncertain)) {
+		s.Go(func(ctx context.Context, s *Session) { s.Delete(ctx, node, -1) })
+	}
+
+	return s.inView(answers[:min(len(answers), len(ops))]), err
+}
+
+// unknownIf returns the error of a read that should have settled an outcome.
+func unknownIf(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%w: %w", protocol.ErrUncertain, err)
+	}
+	return err
+}
+
+// A receipt is a node that transactions change, one after the other. So it shows which of them were
+// executed.
+type receipt struct {
+	path    string // absolute
+	version int32  // -1: it is not created yet
+}
+
+// write returns the operation of the next transaction that changes the receipt.
+func (r *receipt) write(s *Session) any {
+	if r.version >= 0 {
+		return &zk.SetDataRequest{Path: r.path, Version: r.version}
+	}
+	acl := s.bound.View.ACL(s.bound.Relative(r.path))
+	return &zk.CreateRequest{Path: r.path, Acl: acl, Flags: zk.FlagEphemeral}
+}
+
+// settle reports whether a transaction was executed that writes the receipt, for [DoOnce]. It
+// returns the answers as far as the receipt and the operations say them, and the names of
+// sequential nodes.
+func (r *receipt) settle(ctx context.Context, s *Session, ops []any) (answers []zk.MultiResponse, done bool, err error) {
+	stat, err := s.bound.Exists(ctx, r.path)
+	if err == nil && stat == nil && r.version >= 0 {
+		err = fmt.Errorf("%w: %s was deleted", zk.ErrNoNode, r.path)
+	}
+	if err != nil || stat == nil || stat.Version == r.version {
+		return nil, false, unknownIf(err)
+	}
+
+	answers = make([]zk.MultiResponse, len(ops))
+	numbered := make(map[string][]string) // by prefix: sequential nodes that aren't in answers yet
 	for i, op := range ops {
-		var err error
 		switch op := op.(type) {
 		case *zk.SetDataRequest:
-			var stat *zk.Stat
-			stat, err = s.bound.Exists(ctx, op.Path)
-			if errors.Is(err, zk.ErrNoAuth) {
-				err = nil
-			}
-			if stat == nil || stat.Mzxid != receipt.Mzxid { // another client has changed it since
-				stat = &zk.Stat{Mzxid: receipt.Mzxid, Mtime: receipt.Mtime, Version: op.Version + 1}
-			}
-			answers[i].Stat = stat
+			answers[i].Stat = &zk.Stat{Mzxid: stat.Mzxid, Mtime: stat.Mtime, Version: op.Version + 1}
 		case *zk.CreateRequest:
-			if answers[i].String = op.Path; op.Flags&zk.FlagSequence == 0 {
+			answers[i].String = op.Path
+			if op.Flags&zk.FlagSequence == 0 {
 				continue
 			}
+
+			// One listing serves all creates with this prefix.
 			nodes, known := numbered[op.Path]
 			if !known {
-				nodes, err = s.created(ctx, op.Path, receipt.Mzxid)
+				nodes, err = s.created(ctx, op.Path, stat.Mzxid)
 			}
 			if err == nil && len(nodes) == 0 {
 				err = zk.ErrNoNode
 			}
-			if err == nil {
-				answers[i].String, numbered[op.Path] = nodes[0], nodes[1:]
-				if op.Flags&zk.FlagEphemeral != 0 {
-					s.bound.Found(op.Path, nodes[0])
-				}
+			if err != nil {
+				return nil, true, fmt.Errorf("%w: it was done, but the name of a sequential node is not known: %w",
+					protocol.ErrUncertain, err)
+			}
+			answers[i].String, numbered[op.Path] = nodes[0], nodes[1:]
+			if op.Flags&zk.FlagEphemeral != 0 {
+				s.bound.Found(op.Path, nodes[0])
 			}
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: it was done, but the result of operation %d of %d is not known: %w",
-				protocol.ErrUncertain, i+1, len(ops), err)
-		}
 	}
-	return answers, nil
+	return answers, true, nil
 }
 
-// created returns the sequential nodes with this prefix that a transaction has created, in order.
+// created returns the sequential nodes with this prefix that a transaction created, in order.
 func (s *Session) created(ctx context.Context, prefix string, zxid int64) (nodes []string, err error) {
 	dir := layout.Parent(prefix)
 	children, _, err := s.bound.Children(ctx, dir)
@@ -306,13 +351,15 @@ func (s *Session) created(ctx context.Context, prefix string, zxid int64) (nodes
 		return nil, err
 	}
 
-	// Numbers grow with the numbers of transactions, so the latest come first.
+	// The receipts and other nodes of the directory have other names.
 	base := prefix[strings.LastIndexByte(prefix, '/')+1:]
 	children = slices.DeleteFunc(children, func(child string) bool {
 		number, ok := strings.CutPrefix(child, base)
 		_, isNumber := ParseSequence(number)
 		return !ok || !isNumber
 	})
+
+	// Numbers grow with the numbers of transactions, so the latest come first.
 	slices.Sort(children)
 	for _, child := range slices.Backward(children) {
 		node := strings.TrimSuffix(dir, "/") + "/" + child
@@ -325,54 +372,16 @@ func (s *Session) created(ctx context.Context, prefix string, zxid int64) (nodes
 		case stat.Czxid < zxid:
 			return nodes, nil
 		}
+
 		nodes = slices.Insert(nodes, 0, node)
 	}
 	return nodes, nil
 }
 
-// Receipt returns a path for a receipt below dir, for [Session.MultiOnce]. It is nobody else's.
-func (s *Session) Receipt(dir string) string {
-	return dir + "/" + layout.Receipt(s.NewOwner().String(), "")
-}
-
-// MultiOnce is [Session.Multi] that does the operations exactly once: a lost reply is settled by an
-// ephemeral node, as that of [Grant.Multi]. The transaction creates the receipt, and MultiOnce
-// deletes it in the background. If the caller has made it, the transaction only sets it, and the
-// caller deletes it: until then nobody can delete the node above. An error that leaves open whether
-// the operations were done wraps [protocol.ErrUncertain].
-func (s *Session) MultiOnce(ctx context.Context, receipt string, made bool, ops ...any) ([]zk.MultiResponse, error) {
-	var sign any = &zk.CreateRequest{Path: receipt, Flags: zk.FlagEphemeral}
-	if made {
-		sign = &zk.SetDataRequest{Path: receipt}
-	}
-	all := make([]any, 0, len(ops)+1)
-	for _, op := range append(ops[:len(ops):len(ops)], sign) {
-		all = append(all, s.absolute(op))
-	}
-	answers, err := DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return Multi(c, all...) },
-		func(ctx context.Context) (recalled []zk.MultiResponse, done bool, err error) {
-			stat, err := s.Exists(ctx, receipt)
-			if err == nil && stat == nil && made {
-				err = fmt.Errorf("%w: %s was deleted", zk.ErrNoNode, receipt)
-			}
-			if err != nil || stat == nil || made && stat.Version == 0 {
-				return nil, false, unknownIf(err)
-			}
-			recalled, err = s.recall(ctx, stat, all)
-			return recalled, true, err
-		})
-	if !made && (err == nil || errors.Is(err, protocol.ErrUncertain)) {
-		s.Go(func(ctx context.Context, s *Session) { s.Delete(ctx, receipt, -1) })
-	}
-	return s.inView(answers[:min(len(answers), len(ops))]), err
-}
-
-// unknownIf is the error of a look that should have settled an outcome.
-func unknownIf(err error) error {
-	if err != nil {
-		err = fmt.Errorf("%w: %w", protocol.ErrUncertain, err)
-	}
-	return err
+// receipts are the receipts of a grant that no call uses.
+type receipts struct {
+	free  []*receipt
+	spent []*receipt // used by transactions of unknown outcome
 }
 
 func (g *Grant) newReceipt() *receipt {
@@ -392,7 +401,7 @@ func (g *Grant) takeReceipt() *receipt {
 	return g.newReceipt()
 }
 
-// keepReceipt keeps a receipt for the next call. One that is spent is only deleted in the end.
+// keepReceipt keeps a receipt for the next call, or only for its deletion if it is spent.
 func (g *Grant) keepReceipt(r *receipt, spent bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -404,4 +413,27 @@ func (g *Grant) keepReceipt(r *receipt, spent bool) {
 	if g.life.Err() != nil {
 		g.dropReceipts()
 	}
+}
+
+// dropReceipts deletes the receipts in the background, after the grant's node. The caller holds mu.
+func (g *Grant) dropReceipts() {
+	all, s, removal := slices.Concat(g.receipts.free, g.receipts.spent), g.session.Background(), g.removal
+	if g.receipts = (receipts{}); len(all) == 0 {
+		return
+	}
+
+	g.session.bound.Spawn(func() {
+		if removal != nil {
+			select {
+			case <-removal.done:
+			case <-s.Done():
+			}
+		}
+
+		// A create that is still under way is executed before this, or refused because the session
+		// has moved.
+		for _, r := range all {
+			s.remove(s.bound.Life, r.path)
+		}
+	})
 }

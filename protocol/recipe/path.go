@@ -11,21 +11,22 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// MaxData is the most data, in bytes, that a recipe puts into one request, its path included,
-// unless [protocol.WithRequestLimit] says how large requests may be. A server with the default
-// jute.maxbuffer accepts a little more and cuts the connection at what exceeds that.
+// MaxData is the most data (in bytes, with its path) that a recipe puts into one request, unless
+// [protocol.WithRequestLimit] sets another limit. A server with the default jute.maxbuffer accepts
+// a little more and cuts the connection at a larger request.
 const MaxData = 1_000_000
 
-// besideData is more than a request has besides a path, the data and an ACL: the name of a node,
-// mostly.
+// besideData is more than a request has besides a path, the data and an ACL (mostly the name of a
+// node).
 const besideData = 512
 
-// ValidatePath returns an error that wraps [zk.ErrInvalidPath] unless path is one that a server
-// would accept: absolute, without empty, "." or ".." parts, without a slash at its end and without
-// the characters that ZooKeeper forbids. It does no I/O and is safe for concurrent use.
+// ValidatePath returns an error that wraps [zk.ErrInvalidPath] unless a server would accept path.
+// It must be absolute and must not end with a slash. Its parts must not be empty, "." or "..". It
+// must not have the characters that ZooKeeper forbids. ValidatePath does no I/O and is safe for
+// concurrent use.
 func ValidatePath(path string) error { return layout.ValidatePath(path) }
 
-// validate is what every recipe asks of its client, its path and its data before any I/O.
+// validate checks a recipe's client, path and data before any I/O.
 func validate(c *session.Access, path string, data []byte) (err error) {
 	defer session.Catch(&err)
 	if c == nil {
@@ -40,6 +41,7 @@ func validate(c *session.Access, path string, data []byte) (err error) {
 	if layout.Reserved(c.Chroot + path) {
 		return fmt.Errorf("%w: %q is reserved for ZooKeeper itself", zk.ErrInvalidPath, path)
 	}
+
 	n := len(c.Chroot) + len(path) + len(data)
 	if n > MaxData && c.Limit == conn.DefaultLimit {
 		return fmt.Errorf("%w: %d bytes with the path, at most %d", protocol.ErrTooLarge, n, MaxData)
@@ -47,5 +49,6 @@ func validate(c *session.Access, path string, data []byte) (err error) {
 	if n += session.ACLSize(c.View.ACL(path)) + besideData; n > c.Limit {
 		return fmt.Errorf("%w: %d bytes with the path and the ACL, at most %d", protocol.ErrTooLarge, n, c.Limit)
 	}
+
 	return nil
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A Recipe is what every recipe starts from: a client's view, the recipe's name, and its path. It
-// validates, gives out sessions that are bound to the view, names the recipe and the path in
-// errors, and reports events. It is safe for concurrent use once [Configure] has returned.
+// A Recipe is the start of every recipe: a client's view, the recipe's name, and its path. It
+// validates and gives out sessions that are bound to the view. It puts the recipe and the path into
+// errors and reports events. It is safe for concurrent use once [Configure] has returned.
 //
 // See docs/writing-a-recipe.md for a whole recipe.
 type Recipe struct {
@@ -24,16 +24,16 @@ type Recipe struct {
 	access  *session.Access // nil without a client
 	kind    unique.Handle[kind]
 	path    string
-	refused error   // an option
-	whole   *Recipe // not nil if this is a part of that one
+	refused error   // the error of an option
+	whole   *Recipe // the recipe that this is a part of, or nil
 
-	bound atomic.Pointer[Session] // the latest session, bound to the view, and with an observer to the recipe
+	bound atomic.Pointer[Session] // the latest session; with an observer it names the recipe
 }
 
-// A kind is what a recipe is called in errors and events.
+// A kind is the name of a recipe in errors and events.
 type kind struct{ name, mode string }
 
-// New returns the recipe of this name at path. It does no I/O and cannot fail: the first call
+// New returns the recipe of this name at path. It does no I/O and can't fail: the first call
 // reports a nil client or a bad path.
 func New(c *protocol.Client, name, path string) *Recipe {
 	r := &Recipe{client: c, kind: unique.Make(kind{name: name}), path: path}
@@ -44,21 +44,20 @@ func New(c *protocol.Client, name, path string) *Recipe {
 }
 
 // Mode returns the recipe for one of several ways in which it is used, such as "read" and "write".
-// Its events, and those of the grants that are acquired through it, have that as their Mode. Call
-// it after [Configure].
+// Its events and the events of its grants have this Mode. Call it after [Configure].
 func (r *Recipe) Mode(mode string) *Recipe {
 	k := unique.Make(kind{r.kind.Value().name, mode})
 	return &Recipe{client: r.client, access: r.access, kind: k, path: r.path, refused: r.refused, whole: r.whole}
 }
 
-// Part returns a recipe for nodes at another path that r uses inside, and of which its users need
-// not know. Their waits and holds are not reported. Errors and retries have the path of r.
+// Part returns a recipe for nodes at another path that r uses inside. Its users need not know about
+// them: waits and holds there are not reported, and errors and retries have the path of r.
 func (r *Recipe) Part(path string) *Recipe {
 	return &Recipe{client: r.client, access: r.access, kind: r.kind, path: path, refused: r.refused, whole: r}
 }
 
-// values returns a context that never ends, with the values of the caller's if there is an observer
-// to see them.
+// values returns a context that never ends. If there is an observer that can see them, it has the
+// values of ctx.
 func (r *Recipe) values(ctx context.Context) context.Context {
 	if ctx == nil || !r.access.View.Observed || r.whole != nil {
 		return context.Background()
@@ -66,7 +65,7 @@ func (r *Recipe) values(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// known returns the recipe that users know: r, or what it is a part of.
+// known returns the recipe that users know: r, or the recipe that it is a part of.
 func (r *Recipe) known() *Recipe {
 	for r.whole != nil {
 		r = r.whole
@@ -74,8 +73,8 @@ func (r *Recipe) known() *Recipe {
 	return r
 }
 
-// Configure applies options to v, which is built on r. The first call reports those that fail. Nil
-// options are ignored.
+// Configure applies options to v, which is built on r. The first call reports the options that
+// fail. Nil options are ignored.
 func Configure[T any, O ~func(*T) error](r *Recipe, v *T, options []O) {
 	for _, option := range options {
 		if option != nil {
@@ -87,17 +86,14 @@ func Configure[T any, O ~func(*T) error](r *Recipe, v *T, options []O) {
 // Reject makes every call fail with err, before any I/O. A nil err changes nothing.
 func (r *Recipe) Reject(err error) { r.refused = errors.Join(r.refused, err) }
 
-// Refused returns what [Recipe.Reject] was given, or nil.
-func (r *Recipe) Refused() error { return r.refused }
-
 // Path returns the recipe's path, without the chroot.
 func (r *Recipe) Path() string { return r.path }
 
-// Logger returns the view's logger, for what no caller is told. It is never nil.
+// Logger returns the view's logger, for failures that no call returns. It is never nil.
 func (r *Recipe) Logger() *slog.Logger { return r.access.View.Log }
 
-// Wrap adds the recipe and the path to err, in the one form that all recipes use: "lock: /locks/a:
-// …". A nil err stays nil, and an error that has both already stays as it is.
+// Wrap adds the recipe and the path to err, in the form that all recipes use: "lock: /locks/a: …".
+// A nil err stays nil, and an error that has both already stays as it is.
 func (r *Recipe) Wrap(err error) error {
 	if r == nil {
 		return err
@@ -106,15 +102,32 @@ func (r *Recipe) Wrap(err error) error {
 	return wrap(r.kind.Value().name, r.path, err)
 }
 
-// Waiting reports to the view's observer that a wait begins. The caller reports its end with
-// [Recipe.Waited], whatever that is. Both are for verbs that acquire nothing: [Recipe.Acquire]
-// reports by itself, and so do the grants when they end.
+// session returns the current session. With an observer it is also bound to the recipe so that
+// events of retries name the recipe.
+func (r *Recipe) session(ctx context.Context) (*Session, error) {
+	s, err := r.client.Session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Usually the session is the same as in the call before.
+	if bound := r.bound.Load(); bound != nil && bound.Session == s {
+		return bound, nil
+	}
+
+	next := bind(s, r.client, r.known(), true)
+	r.bound.Store(next)
+	return next, nil
+}
+
+// Waiting reports to the view's observer that a wait begins. The caller must report its end with
+// [Recipe.Waited]. Both are for verbs that acquire nothing: [Recipe.Acquire] reports by itself, and
+// grants report their end.
 func (r *Recipe) Waiting(ctx context.Context) {
 	r.Report(protocol.Event{Kind: protocol.EventWaiting, Context: ctx})
 }
 
-// Waited reports to the view's observer that a wait has ended which began at that time, with err.
-// If s is not nil, that is where it ended. If token is not 0, it is that of what is held now.
+// Waited reports to the view's observer that a wait which began at that time has ended with err. s
+// is the session in which it ended, or nil. token is the token of the grant, or 0.
 func (r *Recipe) Waited(ctx context.Context, began time.Time, s *Session, token int64, err error) {
 	e := protocol.Event{Kind: protocol.EventAcquired, Context: ctx, Token: token, Duration: time.Since(began), Err: err}
 	if s != nil {
@@ -123,8 +136,8 @@ func (r *Recipe) Waited(ctx context.Context, began time.Time, s *Session, token 
 	r.Report(e)
 }
 
-// Report reports an event to the view's observer. It sets its Time, and what says which recipe it
-// is. It does no I/O and does not block.
+// Report reports an event to the view's observer. It sets the Time, the Recipe, the Mode and the
+// Path. It does no I/O and does not block.
 func (r *Recipe) Report(e protocol.Event) {
 	if r == nil || r.whole != nil || r.access == nil {
 		return
@@ -133,7 +146,7 @@ func (r *Recipe) Report(e protocol.Event) {
 	r.client.Observe(e)
 }
 
-// name sets what says of an event which recipe it is about. A nil recipe is none.
+// name makes an event name the recipe, if r is not nil.
 func (r *Recipe) name(e *protocol.Event) {
 	if r != nil {
 		k := r.kind.Value()
@@ -141,5 +154,5 @@ func (r *Recipe) name(e *protocol.Event) {
 	}
 }
 
-// ACL returns what a node of the recipe gets, as [Session.ACL] does.
+// ACL returns the ACL for a node of the recipe, as [Session.ACL] does.
 func (r *Recipe) ACL(path string) []zk.ACL { return r.access.View.ACL(path) }

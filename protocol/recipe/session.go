@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -10,57 +11,73 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A Session is a session of users as a recipe uses it: with the view's ACL, back-off, logger and
+// A Session is a user's session as a recipe uses it. It has the view's ACL, back-off, logger and
 // observer. It also has the methods of [protocol.Session]. A Session is safe for concurrent use.
 //
 // Get, Children, Exists, Create, Set, Delete, Multi and Sync block until the server has answered.
-// If the connection breaks they try again, paced by the back-off. They take paths without the
-// chroot. They return the server's own error, such as [zk.ErrNoAuth], ctx's if that ends first, one
-// that wraps [protocol.ErrLost] or [protocol.ErrClosed] if the session ends, or
-// [protocol.ErrTooLarge]. A Session of [Recipe.Session] or [AcrossSessions] waits for a server until
-// ctx ends. With one of [SessionOf] they return an error that wraps [zk.ErrNoServer] if none can be
-// reached for the session timeout. The session may be alive all the same. [Do] and [DoOnce] are for
-// other requests.
+// If the connection breaks, they try again at the pace of the back-off. They take paths without the
+// chroot. They return the server's own error (such as [zk.ErrNoAuth]), ctx's error or
+// [protocol.ErrTooLarge]. If the session ends, the error wraps [protocol.ErrLost] or
+// [protocol.ErrClosed]. [Do] and [DoOnce] make other requests in the same way.
+//
+// A Session of [Recipe.Session] or [AcrossSessions] waits for a server until ctx ends. With a
+// Session of [SessionOf] they return an error that wraps [zk.ErrNoServer] if no server answers for
+// the session timeout. (The session can still be alive then.)
 type Session struct {
 	*protocol.Session
 	bound session.Bound
-	outer *Session // the one for callers that wait, if this is for work
+	outer *Session // if this session is for work: the session of callers that wait
 }
 
-// SessionOf returns the current session of a client, as [protocol.Client.Session] does, for requests
-// that belong to no recipe.
+// SessionOf returns the current session of a client (as [protocol.Client.Session] does) for
+// requests that belong to no recipe.
 func SessionOf(ctx context.Context, c *protocol.Client) (*Session, error) {
 	s, err := c.Session(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return shared(s, c, false), nil
+	return bind(s, c, nil, false), nil
 }
 
-// bind returns a session that is bound to the view of a client, and to the recipe that its events
-// name, if r is not nil.
+// A binding is the key of the [Session] that bind returns.
+type binding struct {
+	kind    kind
+	path    string
+	patient bool
+}
+
+// bind returns the session that is bound to the view of a client. If there is an observer, it is
+// also bound to r so that events of retries name the recipe (unless r is nil). It is the same
+// value for as long as something refers to it.
 func bind(s *protocol.Session, c *protocol.Client, r *Recipe, patient bool) *Session {
-	bound := &Session{Session: s, bound: session.Bound{Session: session.Open(s), View: &session.Open(c).View, Patient: patient}}
-	if bound.bound.View.Observed {
-		bound.bound.Retried = func(ctx context.Context, id int64, pause time.Duration, err error) {
-			e := protocol.Event{Kind: protocol.EventRetried, Context: ctx, Session: id, Duration: pause, Err: err}
-			r.name(&e)
-			c.Observe(e)
-		}
+	core, view := session.Open(s), &session.Open(c).View
+	key := binding{patient: patient}
+	if !view.Observed {
+		r = nil
+	} else if r != nil {
+		key.kind, key.path = r.kind.Value(), r.path
 	}
-	return bound
+
+	return session.Shared(core, view, key, func() *Session {
+		bound := session.Bound{Session: core, View: view, Patient: patient}
+		if view.Observed {
+			bound.Retried = func(ctx context.Context, id int64, pause time.Duration, err error) {
+				e := protocol.Event{Kind: protocol.EventRetried, Context: ctx, Session: id, Duration: pause, Err: err}
+				r.name(&e)
+				c.Observe(e)
+			}
+		}
+
+		return &Session{Session: s, bound: bound}
+	})
 }
 
-// shared returns the session that is bound to the view of a client and to no recipe. It is the same
-// value as long as somebody refers to it.
-func shared(s *protocol.Session, c *protocol.Client, patient bool) *Session {
-	create := func() *Session { return bind(s, c, nil, patient) }
-	return session.Shared(session.Open(s), &session.Open(c).View, patient, create)
-}
-
-// ACL returns what a node gets that is created through s: the ACL of the view for this path, which
-// has no chroot. The name of a sequential node ends before its number.
+// ACL returns the view's ACL for a node that is created through s. The path has no chroot. The name
+// of a sequential node has no number yet.
 func (s *Session) ACL(path string) []zk.ACL { return s.bound.View.ACL(path) }
+
+// Servers returns the addresses in the client's connect string, in alphabetical order.
+func (s *Session) Servers() []string { return slices.Sorted(slices.Values(s.bound.Servers)) }
 
 // NodeData returns the data for a contender's node: given, or the view's owner data if given is
 // nil. It is for recipes whose nodes are not created by package line.
@@ -76,8 +93,8 @@ func (s *Session) in(w *session.Work) *Session {
 	return &Session{Session: s.Session, bound: s.bound.In(w), outer: s.plain()}
 }
 
-// of returns s for the work whose context ctx is, if it is one. It is for the methods of values that
-// belong to a session, and are not given one.
+// of returns s for the work whose context ctx is, or s itself if ctx is no context of work. The
+// methods of values that belong to a session use it because they get no session.
 func (s *Session) of(ctx context.Context) *Session {
 	if w := session.WorkOf(ctx); w != nil && w != s.bound.Work {
 		return s.in(w)
@@ -85,7 +102,7 @@ func (s *Session) of(ctx context.Context) *Session {
 	return s
 }
 
-// Background returns s for work that nobody waits for, and that lasts as long as s.
+// Background returns s for work without a caller, which lasts as long as s.
 func (s *Session) Background() *Session { return s.in(&session.Nobody) }
 
 // plain returns s for callers that wait.
@@ -96,7 +113,7 @@ func (s *Session) plain() *Session {
 	return s.outer
 }
 
-// detached returns a context for w, with the values of another one.
+// detached returns a context for w, with the values of another context.
 func (s *Session) detached(values context.Context, w *session.Work) context.Context {
 	return w.Context(s.bound.Life, values)
 }

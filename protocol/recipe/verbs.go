@@ -13,34 +13,24 @@ import (
 
 // Get returns the data and the Stat of a node, or [zk.ErrNoNode].
 func (s *Session) Get(ctx context.Context, path string) (data []byte, stat *zk.Stat, err error) {
-	node := s.Path(path)
-	type answer struct {
-		data []byte
-		stat *zk.Stat
-	}
-	a, err := Do(ctx, s, func(c *zk.Conn) (a answer, err error) {
-		a.data, a.stat, err = c.Get(node)
-		return a, conn.Denied(err, "read", node)
-	})
-	return a.data, a.stat, err
+	return s.bound.Get(ctx, s.Path(path))
 }
 
-// Exists returns the Stat of a node, or nil if there is none. Since ZooKeeper 3.8.4 and 3.9.2 it
-// returns [zk.ErrNoAuth] if there is a node that the client may not read. Earlier versions require
-// no permission.
+// Exists returns the Stat of a node, or nil if there is no node. Since ZooKeeper 3.8.4 and 3.9.2 it
+// returns [zk.ErrNoAuth] if the client can't read the node. Earlier versions require no permission.
 func (s *Session) Exists(ctx context.Context, path string) (*zk.Stat, error) {
 	return s.bound.Exists(ctx, s.Path(path))
 }
 
-// Children returns the names of a node's children, in no order, and the Stat of the node, or
+// Children returns the names of a node's children (in no order) and the Stat of the node, or
 // [zk.ErrNoNode].
 func (s *Session) Children(ctx context.Context, path string) (names []string, stat *zk.Stat, err error) {
 	return s.bound.Children(ctx, s.Path(path))
 }
 
-// Create creates a node that is not sequential; [Session.CreateOwn] is for those that are. It
-// returns [zk.ErrNodeExists] also if its own first attempt has created the node and the answer was
-// lost. An error after a lost answer also wraps [protocol.ErrUncertain]. Use a name of
+// Create creates a node that is not sequential ([Session.CreateOwn] is for sequential nodes). It
+// also returns [zk.ErrNodeExists] if its own first attempt has created the node and the answer was
+// lost. After a lost answer, an error also wraps [protocol.ErrUncertain]. Use a name of
 // [Session.NewOwner] where that makes a difference.
 func (s *Session) Create(ctx context.Context, path string, data []byte, flags int32) error {
 	if flags&zk.FlagSequence != 0 {
@@ -52,22 +42,23 @@ func (s *Session) Create(ctx context.Context, path string, data []byte, flags in
 	return err
 }
 
-// Set replaces the data of a node if it has this version, or any if version is -1, and returns the
-// new Stat. It returns [zk.ErrBadVersion] also if its own first attempt has replaced them and the
-// answer was lost. An error after a lost answer also wraps [protocol.ErrUncertain]. With version -1
-// the data is then replaced twice: that undoes what another client has written in between, and
-// counts as two versions.
+// Set replaces the data of a node if the node has this version (or any version if version is -1)
+// and returns the new Stat. It also returns [zk.ErrBadVersion] if its own first attempt has
+// replaced the data and the answer was lost. After a lost answer, an error also wraps
+// [protocol.ErrUncertain]. With version -1, Set can replace the data twice after a lost answer:
+// that undoes a write of another client in between and counts as two versions.
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
 	return session.Change(ctx, &s.bound, func(c *zk.Conn) (*zk.Stat, error) { return Set(c, s.Path(path), data, version) })
 }
 
-// Delete deletes a node if it has this version, or any if version is -1. It returns [zk.ErrNoNode]
-// if another client had deleted it. With another version than -1, an error after a lost answer also
-// wraps [protocol.ErrUncertain]: the node may be gone because of an attempt before.
+// Delete deletes a node if the node has this version (or any version if version is -1). It returns
+// [zk.ErrNoNode] if another client has deleted the node. With another version than -1, an error
+// after a lost answer also wraps [protocol.ErrUncertain] because the first attempt can have
+// deleted the node.
 //
-// Version -1 is for nodes whose names are never used again, such as those of [Session.NewOwner]. In
-// work of [Detach], Delete then goes on until the node is gone or the session is over, also if the
-// server refuses to delete it: others may mend the reason.
+// Version -1 is for nodes whose names are never used again, such as names of [Session.NewOwner]. In
+// work of [Detach], Delete then goes on until the node is gone or the session ends. It goes on even
+// if the server refuses to delete the node: others can remove the reason.
 func (s *Session) Delete(ctx context.Context, path string, version int32) error {
 	if version == -1 {
 		return s.remove(ctx, s.Path(path))
@@ -78,82 +69,81 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 	return err
 }
 
-// Multi does all of the operations, which are those of [zk.Conn] Multi, or none. Their paths have
-// no chroot. A create without an ACL gets the view's. Multi repeats the transaction if the
-// connection breaks, so an attempt whose answer was lost may make the next one fail. The error then
-// also wraps [protocol.ErrUncertain]. The operations should be such that this can be told from
-// other failures. [Grant.Check] is for [DoOnce] and the package's own Multi, as its path is
-// absolute already.
+// Multi does all of the operations, or none. They are the operations of [zk.Conn] Multi, with paths
+// without the chroot. A create without an ACL gets the view's ACL. If an operation fails, Multi
+// returns its error. The answers have the errors of all operations.
 //
-// If an operation fails, Multi returns its error, and the errors of all in the answers.
+// If the connection breaks, Multi repeats the transaction. So an attempt whose answer was lost can
+// make the next attempt fail, and then the error also wraps [protocol.ErrUncertain]. Choose
+// operations that make such a failure look different from others. ([Grant.Check] is for [DoOnce]
+// and for the package's function Multi because its path is already absolute.)
 func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return session.Change(ctx, &s.bound, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-		absolute := make([]any, len(ops))
-		for i, op := range ops {
-			absolute[i] = s.absolute(op)
-		}
-		return Multi(c, absolute...)
+		return Multi(c, s.absolute(ops)...)
 	})
 }
 
-// absolute returns a copy of op with the chroot in front of its path.
-func (s *Session) absolute(op any) any {
-	switch op := op.(type) {
-	case *zk.CreateRequest:
-		create := *op
-		create.Path = s.Path(op.Path)
-		if len(create.Acl) == 0 {
-			create.Acl = s.bound.View.ACL(op.Path)
+// absolute returns copies of operations with the chroot in front of their paths.
+func (s *Session) absolute(ops []any) []any {
+	all := make([]any, len(ops), len(ops)+1)
+
+	for i, op := range ops {
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			create := *op
+			create.Path = s.Path(op.Path)
+			if len(create.Acl) == 0 {
+				create.Acl = s.bound.View.ACL(op.Path)
+			}
+
+			all[i] = &create
+		case *zk.SetDataRequest:
+			all[i] = &zk.SetDataRequest{Path: s.Path(op.Path), Data: op.Data, Version: op.Version}
+		case *zk.DeleteRequest:
+			all[i] = &zk.DeleteRequest{Path: s.Path(op.Path), Version: op.Version}
+		case *zk.CheckVersionRequest:
+			all[i] = &zk.CheckVersionRequest{Path: s.Path(op.Path), Version: op.Version}
+		default:
+			all[i] = op // zk.Conn refuses it
 		}
-		return &create
-	case *zk.SetDataRequest:
-		set := *op
-		set.Path = s.Path(op.Path)
-		return &set
-	case *zk.DeleteRequest:
-		return &zk.DeleteRequest{Path: s.Path(op.Path), Version: op.Version}
-	case *zk.CheckVersionRequest:
-		return &zk.CheckVersionRequest{Path: s.Path(op.Path), Version: op.Version}
 	}
-	return op // zk.Conn refuses it
+
+	return all
 }
 
-// Sync makes the server that s is connected to catch up with the leader. Reads after it see all
-// that had happened before it began. The exception is a leader that was deposed and does not know
-// it yet: it answers without asking a quorum, and what its successor has done is not seen. That
-// lasts a few seconds, syncLimit ticks at most. Only a write finds out: no quorum agrees to it
-// there.
+// Sync makes the server of s catch up with the leader. Reads after it see everything that happened
+// before it began. The exception is a deposed leader that doesn't know it yet: it answers without a
+// quorum, so reads there miss the writes of its successor. That lasts a few seconds at most
+// (syncLimit ticks). Only a write finds out: no quorum agrees to it there.
 func (s *Session) Sync(ctx context.Context, path string) error {
 	return s.bound.Sync(ctx, s.Path(path))
 }
 
-// Fence blocks until a quorum of the ensemble has voted on a write that s makes, which changes
-// nothing and needs no permission. Every request that s has sent before was then executed, or never
-// will be, over whatever connection and member it went; and reads after it see what was executed.
+// Fence blocks until a quorum of the ensemble has voted on a write of s that changes nothing and
+// needs no permission. After that, every earlier request of s has been executed or never will be,
+// over whichever connection and member it went. Reads after it see the requests that were executed.
 //
-// That is how an outcome that is unknown is settled: fence, then look. [DoOnce] does so by itself. A
-// [Session.Sync] will not do. A leader may answer one before it commits what it has proposed, and
-// does so where zookeeper.forward_learner_requests_to_commit_processor_disabled is set; a leader that
-// was deposed answers one without asking anybody.
+// So to settle an unknown outcome, fence and then look ([DoOnce] does so by itself). A
+// [Session.Sync] is not enough. A leader can answer it before it commits its own proposals (if
+// zookeeper.forward_learner_requests_to_commit_processor_disabled is set), and a deposed leader
+// answers it without asking other members.
 //
-// A fence costs the ensemble a transaction, so it is for what rarely happens. If the connection
-// breaks, or a member answers by itself, Fence sends another one. Its errors are those of [Do].
+// A fence costs the ensemble a transaction, so it is for rare cases. If the connection breaks or a
+// member answers by itself, Fence tries again. Its errors are the errors of [Do].
 func (s *Session) Fence(ctx context.Context) error { return s.bound.Fence(ctx) }
 
-// Confirm makes a quorum of the ensemble confirm s, unless that was done lately, and reports
-// whether it had to ask. What was read before it asked may be out of date. Before something is
-// granted that a contender has waited for, s has to be confirmed.
+// Confirm makes a quorum of the ensemble confirm s unless a quorum did so lately. It reports
+// whether it had to ask. If it had to ask, earlier reads can be out of date. A session must be
+// confirmed before it is granted something that a contender has waited for.
 func (s *Session) Confirm(ctx context.Context) (asked bool, err error) { return s.bound.Confirm(ctx) }
 
-// DeleteWith deletes a node whose name is never used again with op, a transaction that does more,
-// and returns [zk.ErrNoNode] if the node is gone. If the server refuses op for another reason, the
-// node alone is deleted, as [Session.Delete] does. So a reason of op's own does not get to the
-// caller, not even if the session is lost meanwhile.
+// DeleteWith deletes a node whose name is never used again with op (a transaction that does more).
+// If the node is gone, it returns [zk.ErrNoNode]. If the server refuses op for another reason,
+// DeleteWith deletes only the node (as [Session.Delete] does). So the caller never gets a refusal
+// of op's other operations even if the session is lost meanwhile.
 func (s *Session) DeleteWith(ctx context.Context, path string, op func(*zk.Conn) error) error {
-	s.bound.Engage()
-	defer s.bound.Disengage()
-
-	_, err := Do(ctx, s, deletion(op))
+	// The other operations of op can be refused for reasons of their own.
+	err := s.tryDelete(ctx, op)
 	if err == nil || errors.Is(err, zk.ErrNoNode) || conn.OutcomeOf(err) != conn.Definite {
 		return err
 	}
@@ -161,44 +151,43 @@ func (s *Session) DeleteWith(ctx context.Context, path string, op func(*zk.Conn)
 }
 
 // remove deletes a node whose name is never used again. It returns [zk.ErrNoNode] if another client
-// had deleted it.
+// has deleted the node.
 func (s *Session) remove(ctx context.Context, node string) error {
-	once := deletion(func(c *zk.Conn) error { return Delete(c, node, -1) })
 	return s.bound.Insist(ctx, node, func() error {
-		s.bound.Engage()
-		defer s.bound.Disengage()
-
-		_, err := Do(ctx, s, once)
-		return err
+		return s.tryDelete(ctx, func(c *zk.Conn) error { return Delete(c, node, -1) })
 	})
 }
 
-// deletion makes op, which deletes a node, fit to be repeated by [Do].
-func deletion(op func(*zk.Conn) error) func(*zk.Conn) (struct{}, error) {
+// tryDelete repeats op until its outcome is definite. op deletes a node.
+func (s *Session) tryDelete(ctx context.Context, op func(*zk.Conn) error) error {
+	defer s.KeepAlive()()
 	repeated := false
-	return func(c *zk.Conn) (struct{}, error) {
+	_, err := Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
 		err := op(c)
 		if repeated && errors.Is(err, zk.ErrNoNode) {
-			err = nil // it was the attempt before
+			err = nil // the attempt before has deleted it
 		}
+
 		repeated = repeated || conn.OutcomeOf(err) == conn.Unknown
 		return struct{}{}, err
-	}
+	})
+
+	return err
 }
 
-// KeepAlive makes s look after its connection until stop is called, as it does while something is
-// held: it leaves a server that does not answer after a sixth of the timeout instead of two thirds.
+// KeepAlive makes s look after its connection until stop is called, as it does while it holds a
+// lock: it leaves a server that doesn't answer after a sixth of the timeout instead of two thirds.
 func (s *Session) KeepAlive() (stop func()) {
 	s.bound.Engage()
 	return s.bound.Disengage
 }
 
-// Resumption returns a channel that is closed when s gets its next connection. From now until then,
-// events of watches may be missed.
+// Resumption returns a channel that is closed when s gets its next connection. Until then, s can
+// miss events of watches.
 func (s *Session) Resumption() <-chan struct{} { return s.bound.Conn.Resumption() }
 
-// NewOwner returns an owner that no other contender is or will be, to put into the name of a node:
-// its String has the session in it, and [ParseOwner] reads it.
+// NewOwner returns an owner that differs from all other contenders, to put into the name of a node.
+// Its String has the session in it, and [ParseOwner] reads it.
 func (s *Session) NewOwner() Owner { return Owner(s.bound.NewOwner()) }
 
 // Go runs work in a goroutine that [protocol.Client.Close] waits for. Its context lasts as long as

@@ -2,8 +2,8 @@ package recipe
 
 import "fmt"
 
-// wrap adds recipe and path to err, in the form that all recipes use: "lock: /locks/a: …". It
-// returns nil if err is nil, and an error that has both already as it is.
+// wrap adds the recipe and the path to err, in the form that all recipes use: "lock: /locks/a: …".
+// It returns nil for a nil err, and an error that has both already as it is.
 func wrap(recipe, path string, err error) error {
 	if err == nil {
 		return nil

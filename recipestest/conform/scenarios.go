@@ -3,12 +3,12 @@ package conform
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
@@ -17,9 +17,9 @@ import (
 // A scenario is one test that a lock must pass.
 type scenario struct {
 	name  string
-	seeds int // how many schedules with drawn faults; 0: play once, without
-	play  func(ctx context.Context, s *stage, process int) error
-	alone bool // play runs once, and not in each process
+	seeds int                                              // how many schedules with drawn faults; 0: play once without
+	play  func(ctx context.Context, s *stage, process int) // fails by package must
+	alone bool                                             // play runs once (not in each process)
 }
 
 func (sc scenario) options() []sim.Option {
@@ -42,7 +42,7 @@ func (sc scenario) simulate(lock New) func(*sim.World) {
 			}
 			c.Go(func(ctx context.Context) error {
 				c.Sleep(ctx, w.Timeout) // the world heals the networks when it begins
-				return sc.play(ctx, s, i)
+				return must.Try(func() { sc.play(ctx, s, i) })
 			})
 		}
 	}
@@ -67,211 +67,154 @@ var scenarios = []scenario{
 	{name: "drawn faults", play: contend, seeds: 100},
 }
 
-func contend(ctx context.Context, s *stage, process int) error { return s.turns(ctx, process, 3) }
+func contend(ctx context.Context, s *stage, process int) { s.turns(ctx, process, 3) }
 
 // endedContext calls Acquire with a ctx that has ended.
-func endedContext(ctx context.Context, s *stage, _ int) error {
+func endedContext(ctx context.Context, s *stage, _ int) {
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	if g, err := s.call(done, first, s.timeouts(soon)); err == nil {
-		return errors.Join(errors.New("a call of Acquire succeeds though its ctx had ended"), s.release(ctx, g))
-	} else if errors.Is(err, errLate) {
-		return err
+	if _, err := s.call(done, first, s.timeouts(soon)); err == nil {
+		must.Fail("a call of Acquire succeeds though its ctx had ended")
 	}
-	return s.cycle(ctx, second)
+	// The call must have left nothing that keeps others out.
+	s.cycle(ctx, second)
 }
 
-// endedRelease calls Release with a ctx that has ended, and again.
-func endedRelease(ctx context.Context, s *stage, _ int) error {
-	g, err := s.acquire(ctx, first)
-	if err != nil {
-		return err
-	}
+// endedRelease calls Release with a ctx that has ended and then again.
+func endedRelease(ctx context.Context, s *stage, _ int) {
+	g := s.acquire(ctx, first)
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	if g.Release(done) == nil { // then nothing may be left to do
-		return s.cycle(ctx, second)
+	if g.Release(done) != nil { // otherwise nothing may be left to do
+		s.release(ctx, g)
 	}
-	return errors.Join(s.release(ctx, g), s.cycle(ctx, second))
+	s.cycle(ctx, second)
 }
 
 // impatient makes the second process give up while the first one holds the lock.
-func impatient(ctx context.Context, s *stage, _ int) error {
-	g, err := s.acquire(ctx, first)
-	if err != nil {
-		return err
-	}
+func impatient(ctx context.Context, s *stage, _ int) {
+	g := s.acquire(ctx, first)
+	// The second process gives up after a session timeout.
 	if _, err := s.call(ctx, second, s.world.Timeout); err == nil {
-		return errors.New("two holders")
-	} else if errors.Is(err, errLate) {
-		return err
+		must.Fail("two holders")
 	}
-
-	if err := s.release(ctx, g); err != nil {
-		return err
-	}
-	return s.cycle(ctx, third)
+	s.release(ctx, g)
+	// A process that has given up must not keep the third out.
+	s.cycle(ctx, third)
 }
 
 // outage makes a process call while its network is silent.
-func outage(ctx context.Context, s *stage, _ int) error {
+func outage(ctx context.Context, s *stage, _ int) {
 	link := s.clients[first].Link
 	link.Stall()
-	g, err := s.call(ctx, first, s.world.Timeout/4)
+	// If Acquire returns in time, the session survives the outage.
+	_, err := s.call(ctx, first, s.world.Timeout/4)
 	link.Heal()
-	if errors.Is(err, errLate) {
-		return err
-	}
 	if err == nil {
-		return errors.Join(errors.New("a call of Acquire succeeds without a server"), s.release(ctx, g))
+		must.Fail("a call of Acquire succeeds without a server")
 	}
-	return s.cycle(ctx, second)
+	s.cycle(ctx, second)
 }
 
 // cutOff keeps all packets from a holder until the next process is granted the lock.
-func cutOff(ctx context.Context, s *stage, _ int) error {
-	before, err := s.acquire(ctx, first)
-	if err != nil {
-		return err
-	}
+func cutOff(ctx context.Context, s *stage, _ int) {
+	before := s.acquire(ctx, first)
+	// Cut the holder off until another process holds the lock.
 	link := s.clients[first].Link
 	link.Stall()
 	defer link.Heal()
-	after, err := s.acquire(ctx, second)
-	if err != nil {
-		return err
-	}
+	after := s.acquire(ctx, second)
 
+	// From now on at most one of them may believe that it holds the lock.
 	if before.Err() == nil && after.Err() == nil {
-		return errors.New("two holders: the one that is cut off does not know that it has lost the lock")
+		must.Fail("two holders: the one that is cut off does not know that it has lost the lock")
 	}
 	if after.token <= before.token {
-		return fmt.Errorf("token %d after %d", after.token, before.token)
+		must.Fail("token %d after %d", after.token, before.token)
 	}
 
-	return s.release(ctx, after)
+	s.release(ctx, after)
 }
 
 // expired ends the session of a holder by force.
-func expired(ctx context.Context, s *stage, _ int) error {
-	g, err := s.acquire(ctx, first)
-	if err != nil {
-		return err
-	}
-	if err := s.expire(ctx); err != nil {
-		return err
-	}
-	return errors.Join(s.learns(g, s.timeouts(2)), s.cycle(ctx, second))
+func expired(ctx context.Context, s *stage, _ int) {
+	g := s.acquire(ctx, first)
+	s.expire(ctx)
+	// The holder must notice, and the lock must be free again.
+	s.learns(g, s.timeouts(2))
+	s.cycle(ctx, second)
 }
 
 // holderDeleted deletes the nodes of a holder.
-func holderDeleted(ctx context.Context, s *stage, _ int) error {
-	g, err := s.acquire(ctx, first)
-	if err != nil {
-		return err
-	}
-	all, err := s.nodes(ctx)
-	if err != nil {
-		return err
-	}
-
-	if err := s.deleteAll(ctx, all, nil); err != nil {
-		return err
-	}
-	return errors.Join(s.learns(g, s.timeouts(2)), s.cycle(ctx, second))
+func holderDeleted(ctx context.Context, s *stage, _ int) {
+	g := s.acquire(ctx, first)
+	s.deleteAll(ctx, s.nodes(ctx), nil)
+	s.learns(g, s.timeouts(2))
+	s.cycle(ctx, second)
 }
 
 // waiterDeleted deletes the nodes of a waiting process that has another waiter behind it.
-func waiterDeleted(ctx context.Context, s *stage, _ int) error {
-	g, err := s.acquire(ctx, first)
-	if err != nil {
-		return err
-	}
-	held, err := s.nodes(ctx)
-	if err != nil {
-		return err
-	}
+func waiterDeleted(ctx context.Context, s *stage, _ int) {
+	g := s.acquire(ctx, first)
+	held := s.nodes(ctx)
 
+	// Let two processes wait, the third behind the second.
 	ended := make(chan error, 2)
 	wait := func(process int) {
-		go func() { ended <- s.turns(ctx, process, 1) }()
+		go func() { ended <- must.Try(func() { s.turns(ctx, process, 1) }) }()
 		time.Sleep(s.world.Timeout)
 	}
 	wait(second)
-	waiting, err := s.nodes(ctx)
-	if err != nil {
-		return err
-	}
-
+	waiting := s.nodes(ctx)
 	wait(third)
-	if err := s.deleteAll(ctx, waiting, held); err != nil {
-		return err
-	}
-	return errors.Join(s.release(ctx, g), <-ended, <-ended)
+	// The second process loses its nodes and the holder keeps its own.
+	s.deleteAll(ctx, waiting, held)
+	s.release(ctx, g)
+	// Both must still get their turns.
+	must.Succeed(errors.Join(<-ended, <-ended))
 }
 
 // nextSession makes a process whose session was lost hold the lock again.
-func nextSession(ctx context.Context, s *stage, _ int) error {
-	g, err := s.acquire(ctx, first)
-	if err != nil {
-		return err
-	}
-	if err := s.expire(ctx); err != nil {
-		return err
-	}
-
+func nextSession(ctx context.Context, s *stage, _ int) {
+	g := s.acquire(ctx, first)
+	s.expire(ctx)
+	// The client finds out and gets its next session.
 	time.Sleep(s.timeouts(2))
-	if err := s.release(ctx, g); err != nil {
-		return err
-	}
-	again, err := s.persevere(ctx, first)
-	if err != nil {
-		return err
-	}
-
-	return s.release(ctx, again)
+	s.release(ctx, g)
+	s.release(ctx, s.persevere(ctx, first))
 }
 
 // foreignNodes creates foreign nodes at the path.
-func foreignNodes(ctx context.Context, s *stage, _ int) error {
-	session, err := recipe.SessionOf(ctx, s.world.Operator())
-	if err != nil {
-		return err
-	}
-	if _, err := session.EnsurePath(ctx, s.world.Path); err != nil {
-		return err
-	}
-
+func foreignNodes(ctx context.Context, s *stage, _ int) {
+	session := must.Get(recipe.SessionOf(ctx, s.world.Operator()))
+	must.Get(session.EnsurePath(ctx, s.world.Path))
+	// The second name has a number, like a contender's.
 	for _, name := range []string{"README", "notes-1"} {
-		_, err := session.Conn().Create(s.world.Path+"/"+name, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-		if err != nil {
-			return err
-		}
+		must.Get(session.Conn().Create(s.world.Path+"/"+name, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)))
 	}
 
-	return errors.Join(s.cycle(ctx, first), s.cycle(ctx, second))
+	s.cycle(ctx, first)
+	s.cycle(ctx, second)
 }
 
 // anyStep hits a process with a fault at each packet of Acquire and Release. Its session goes on.
-func anyStep(fault func(*recipestest.Link)) func(context.Context, *stage, int) error {
-	return func(ctx context.Context, s *stage, _ int) error {
+func anyStep(fault func(*recipestest.Link)) func(context.Context, *stage, int) {
+	return func(ctx context.Context, s *stage, _ int) {
 		const steps = 16
 		link := s.clients[first].Link
 		for step := 1; step <= steps; step++ {
 			disarm := link.At(step, func() { fault(link) })
-			g, err := s.persevere(ctx, first)
-			if err == nil {
-				err = s.release(ctx, g)
-			}
-			disarm()
-			link.LoseReply(recipestest.OpAny, 0)
-			if err == nil {
-				err = s.cycle(ctx, second)
-			}
+			err := must.Try(func() {
+				s.release(ctx, s.persevere(ctx, first))
+				// A fault that hasn't struck must not strike the next step.
+				disarm()
+				link.LoseReply(recipestest.OpAny, 0)
+				// Another process shows whether anything is left.
+				s.cycle(ctx, second)
+			})
 			if err != nil {
-				return fmt.Errorf("at packet %d: %w", step, err)
+				must.Fail("at packet %d: %w", step, err)
 			}
 		}
-		return nil
 	}
 }

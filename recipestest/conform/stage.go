@@ -3,16 +3,17 @@ package conform
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
-// A stage has three processes with a lock each. A scenario is played on it.
+// A stage has three processes with a lock each. A scenario is played on it. Its methods fail by
+// package must.
 type stage struct {
 	world   *sim.World
 	clients []*sim.Client
@@ -54,7 +55,7 @@ func (g grant) Err() error {
 	return g.Held.Err()
 }
 
-// call calls Acquire for a process. If Acquire returns late, call returns an error.
+// call calls Acquire for a process. Acquire may fail, but not return late.
 func (s *stage) call(ctx context.Context, process int, limit time.Duration) (grant, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -64,6 +65,7 @@ func (s *stage) call(ctx context.Context, process int, limit time.Duration) (gra
 	}
 
 	result := make(chan outcome, 1)
+	// Acquire may never return.
 	go func() {
 		held, err := s.locks[process].Acquire(ctx)
 		result <- outcome{held, err}
@@ -84,37 +86,37 @@ func (s *stage) call(ctx context.Context, process int, limit time.Duration) (gra
 		}
 		return g, nil
 	case <-timer.C:
-		return grant{}, fmt.Errorf("%w %v after its ctx has ended", errLate, s.world.Timeout)
+		must.Fail("%s: a call of Acquire has not returned %v after its ctx has ended",
+			s.clients[process].Name, s.world.Timeout)
+		panic("unreachable")
 	}
 }
 
-var errLate = errors.New("a call of Acquire has not returned")
-
-// acquire acquires the lock for a process, which must succeed.
-func (s *stage) acquire(ctx context.Context, process int) (grant, error) {
+// acquire acquires the lock for a process. That must succeed.
+func (s *stage) acquire(ctx context.Context, process int) grant {
 	g, err := s.call(ctx, process, s.timeouts(soon))
 	if err != nil {
-		return g, fmt.Errorf("%s cannot acquire the lock, which is free: %w", s.clients[process].Name, err)
+		must.Fail("%s cannot acquire the lock, which is free: %w", s.clients[process].Name, err)
 	}
-	return g, nil
+	return g
 }
 
 // persevere is acquire for a process that meets faults: it calls again after an error.
-func (s *stage) persevere(ctx context.Context, process int) (g grant, err error) {
+func (s *stage) persevere(ctx context.Context, process int) (g grant) {
+	var err error
 	for range 5 {
-		if g, err = s.call(ctx, process, s.timeouts(soon)); err == nil || errors.Is(err, errLate) {
-			break
+		if g, err = s.call(ctx, process, s.timeouts(soon)); err == nil {
+			return g
 		}
 		time.Sleep(s.world.Timeout / 10)
 	}
-	if err != nil {
-		return g, fmt.Errorf("%s cannot acquire the lock, called again and again: %w", s.clients[process].Name, err)
-	}
-	return g, nil
+	must.Fail("%s cannot acquire the lock, called again and again: %w", s.clients[process].Name, err)
+	return g
 }
 
-// release gives the lock back. After an error it calls again, unless the lock is lost.
-func (s *stage) release(ctx context.Context, g grant) error {
+// release gives the lock back. After an error it calls again (unless the lock is lost). If all
+// calls fail, the next process finds out whether the lock is free.
+func (s *stage) release(ctx context.Context, g grant) {
 	for range 3 {
 		result := make(chan error, 1)
 		ctx, cancel := context.WithTimeout(ctx, s.timeouts(soon))
@@ -122,97 +124,73 @@ func (s *stage) release(ctx context.Context, g grant) error {
 		select {
 		case err := <-result:
 			cancel()
+			// A lost lock needs no release.
 			if err == nil || g.Err() != nil {
-				return nil
+				return
 			}
 		case <-time.After(s.timeouts(soon + 1)):
 			cancel()
-			return errors.New("a call of Release has not returned in time")
+			must.Fail("a call of Release has not returned in time")
 		}
 		time.Sleep(s.world.Timeout / 10)
 	}
-
-	return nil // the next process finds out whether the lock is free
 }
 
-// cycle acquires the lock for a process, and gives it back.
-func (s *stage) cycle(ctx context.Context, process int) error {
-	g, err := s.acquire(ctx, process)
-	if err != nil {
-		return err
-	}
-	return s.release(ctx, g)
-}
+// cycle acquires the lock for a process and gives it back.
+func (s *stage) cycle(ctx context.Context, process int) { s.release(ctx, s.acquire(ctx, process)) }
 
 // turns makes a process hold the lock n times. Each time goes into the history.
-func (s *stage) turns(ctx context.Context, process, n int) error {
+func (s *stage) turns(ctx context.Context, process, n int) {
 	c := s.clients[process]
 	for range n {
 		c.Sleep(ctx, c.Upto(s.world.Timeout/2))
 		called := time.Now()
-		g, err := s.persevere(ctx, process)
-		if err != nil {
-			return err
-		}
+		g := s.persevere(ctx, process)
 		turn := s.history.Begin(c, called, g)
 		turn.Keep(c.Upto(s.world.Timeout / 2))
-		if err := turn.End(s.release(ctx, g)); err != nil {
-			return err
-		}
+		must.Succeed(turn.End(must.Try(func() { s.release(ctx, g) })))
 	}
-
-	return nil
 }
 
-// learns returns an error if a holder doesn't find out in time that it has lost the lock.
-func (s *stage) learns(g grant, limit time.Duration) error {
+// learns fails if a holder doesn't find out in time that it has lost the lock.
+func (s *stage) learns(g grant, limit time.Duration) {
 	for began := time.Now(); g.Err() == nil; time.Sleep(s.world.Timeout / 50) {
 		if time.Since(began) > limit {
-			return fmt.Errorf("the holder has not learned within %v that it lost the lock", limit)
+			must.Fail("the holder has not learned within %v that it lost the lock", limit)
 		}
 	}
-	return nil
 }
 
 // nodes returns the ephemeral nodes at or below the path, with their sessions.
-func (s *stage) nodes(ctx context.Context) (map[string]int64, error) {
-	session, err := s.world.Operator().Session(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s *stage) nodes(ctx context.Context) map[string]int64 {
+	session := must.Get(s.world.Operator().Session(ctx))
 	all := make(map[string]int64)
-	var walk func(path string) error
-	walk = func(path string) error {
+	var walk func(path string)
+	walk = func(path string) {
 		names, stat, err := session.Conn().Children(path)
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			return nil
-		case err != nil:
-			return err
-		case stat.EphemeralOwner != 0:
+		if errors.Is(err, zk.ErrNoNode) {
+			return // the node is gone in the meantime
+		}
+		must.Succeed(err)
+		if stat.EphemeralOwner != 0 {
 			all[path] = stat.EphemeralOwner
 		}
 		for _, name := range names {
-			if err := walk(path + "/" + name); err != nil {
-				return err
-			}
+			walk(path + "/" + name)
 		}
-		return nil
 	}
-
-	return all, walk(s.world.Path)
+	walk(s.world.Path)
+	return all
 }
 
 // expire ends the sessions of all nodes.
-func (s *stage) expire(ctx context.Context) error {
-	all, err := s.nodes(ctx)
-	if err != nil {
-		return err
-	}
+func (s *stage) expire(ctx context.Context) {
+	all := s.nodes(ctx)
 	if len(all) == 0 {
-		return errors.New("the holder has no ephemeral node below the path")
+		must.Fail("the holder has no ephemeral node below the path")
 	}
 
+	// A session can have several nodes.
 	ended := make(map[int64]bool)
 	for _, session := range all {
 		if !ended[session] {
@@ -220,24 +198,17 @@ func (s *stage) expire(ctx context.Context) error {
 			ended[session] = true
 		}
 	}
-
-	return nil
 }
 
 // deleteAll deletes nodes as an operator would.
-func (s *stage) deleteAll(ctx context.Context, nodes map[string]int64, except map[string]int64) error {
-	session, err := s.world.Operator().Session(ctx)
-	if err != nil {
-		return err
-	}
+func (s *stage) deleteAll(ctx context.Context, nodes map[string]int64, except map[string]int64) {
+	session := must.Get(s.world.Operator().Session(ctx))
 	for node := range nodes {
 		if _, ok := except[node]; ok {
 			continue
 		}
-		if err := session.Conn().Delete(node, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return err
+		if err := session.Conn().Delete(node, -1); !errors.Is(err, zk.ErrNoNode) {
+			must.Succeed(err)
 		}
 	}
-
-	return nil
 }

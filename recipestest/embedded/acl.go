@@ -20,10 +20,11 @@ const (
 	permAll          = permRead | permWrite | permCreate | permDelete | permAdmin
 )
 
-// Every access check compares every entry with every identity, so both are limited.
+// Every access check compares every entry with every identity, and one transaction can make tens of
+// thousands of checks. So both are limited.
 const (
-	maxACL        = 4096
-	maxIdentities = 256
+	maxACL        = 128
+	maxIdentities = 32
 )
 
 // identity is a scheme and an id that the scheme interprets. A client has proved its identities. An
@@ -57,30 +58,8 @@ func allowed(list []acl, perms int32, ids []identity) bool {
 		}
 	}
 
+	// As in the real server, a node without a list is open.
 	return len(list) == 0
-}
-
-// verdicts remembers the results of lists within one request, because a transaction can ask
-// thousands of times about the same long list.
-type verdicts map[verdict]bool
-
-type verdict struct {
-	list  *acl
-	perms int32
-}
-
-// allowed is like the function, for lists that are not changed.
-func (v verdicts) allowed(list []acl, perms int32, ids []identity) bool {
-	if len(list) < 16 || v == nil {
-		return allowed(list, perms, ids)
-	}
-	key := verdict{&list[0], perms}
-	yes, known := v[key]
-	if !known {
-		yes = allowed(list, perms, ids)
-		v[key] = yes
-	}
-	return yes
 }
 
 // matches reports whether the identity satisfies the id of an entry with the same scheme.
@@ -129,6 +108,7 @@ func resolveACL(list []acl, ids []identity) ([]acl, zkwire.Code) {
 				return nil, zkwire.CodeInvalidACL
 			}
 		case "digest":
+			// Java's split drops empty parts at the end: "user:hash:" is valid and "user:" isn't.
 			if len(strings.Split(strings.TrimRight(a.id, ":"), ":")) != 2 {
 				return nil, zkwire.CodeInvalidACL
 			}
@@ -143,52 +123,11 @@ func resolveACL(list []acl, ids []identity) ([]acl, zkwire.Code) {
 		}
 	}
 
+	// An entry of scheme auth can become many, so the limit is checked again.
 	if len(resolved) == 0 || len(resolved) > maxACL {
 		return nil, zkwire.CodeInvalidACL
 	}
 	return resolved, zkwire.CodeOK
-}
-
-// refuseEagerly returns the error with which a connection's server refuses a write by itself. d is
-// a copy, so the request can still be decoded.
-func (s *Server) refuseEagerly(c *conn, op zkwire.Op, d decoder) zkwire.Code {
-	if !s.cfg.EagerACL {
-		return zkwire.CodeOK
-	}
-
-	path := d.String()
-	parent, _, ok := splitPath(path)
-	ok = ok && !systemPath(path)
-	var perms int32
-	var list []acl
-	switch op {
-	case zkwire.OpCreate, zkwire.OpCreate2:
-		d.Buffer()
-		path, perms, list = parent, permCreate, d.acls()
-	case zkwire.OpDelete:
-		path, perms = parent, permDelete
-	case zkwire.OpSetData:
-		perms, ok = permWrite, true
-	case zkwire.OpSetACL:
-		perms, list, ok = permAdmin, d.acls(), true
-	default:
-		return zkwire.CodeOK
-	}
-
-	if d.Bad || !ok {
-		return zkwire.CodeOK
-	}
-
-	if op != zkwire.OpDelete && op != zkwire.OpSetData {
-		if _, result := resolveACL(list, c.ids); result != zkwire.CodeOK {
-			return result
-		}
-	}
-	if n := c.tree.nodes[path]; n != nil && !allowed(n.acl, perms, c.ids) {
-		return zkwire.CodeNoAuth
-	}
-
-	return zkwire.CodeOK
 }
 
 // maskDigests returns a copy of the list without password hashes, for readers that can't administer
@@ -227,29 +166,4 @@ func parseNetwork(s string) (netip.Prefix, bool) {
 	}
 
 	return netip.PrefixFrom(addr, n), true
-}
-
-func appendACLs(b []byte, list []acl) []byte {
-	b = zkwire.AppendInt32(b, int32(len(list)))
-	for _, a := range list {
-		b = zkwire.AppendInt32(b, a.perms)
-		b = zkwire.AppendString(b, a.scheme)
-		b = zkwire.AppendString(b, a.id)
-	}
-	return b
-}
-
-// acls returns the next access control list, nil for the null list.
-func (d *decoder) acls() []acl {
-	var list []acl
-	d.Vector(func() {
-		a := acl{perms: d.Int32()}
-		a.scheme, _ = d.NullableString() // null becomes the empty scheme, which is refused later
-		id, ok := d.NullableString()
-		if a.id = id; !ok && a.scheme != "auth" && a.scheme != "" {
-			d.Bad = true
-		}
-		list = append(list, a)
-	})
-	return list
 }

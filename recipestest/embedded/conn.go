@@ -35,7 +35,6 @@ const (
 type conn struct {
 	srv     *Server
 	nc      net.Conn
-	serial  int // order of arrival
 	r       *bufio.Reader
 	pending int // bytes of the current frame that are still in r's buffer
 
@@ -43,11 +42,9 @@ type conn struct {
 	follower *Follower // nil for a connection to the leader
 
 	// The server's lock protects these.
+	watcher
 	session      *session
-	ids          []identity
-	verdicts     verdicts // of the current transaction or multiRead
 	gone         bool
-	round        uint64 // of the last watch event
 	since        time.Time
 	received     int
 	sent         int
@@ -70,9 +67,11 @@ type conn struct {
 
 func newConn(s *Server, nc net.Conn, serial int, f *Follower) *conn {
 	c := &conn{
-		srv: s, nc: nc, serial: serial, since: time.Now(), r: bufio.NewReaderSize(nc, readBuffer),
+		srv: s, nc: nc, since: time.Now(), r: bufio.NewReaderSize(nc, readBuffer),
 		tree: s.tree, follower: f,
+		watcher: watcher{serial: serial, addsUp: s.cfg.is39(), ids: []identity{{"ip", hostOf(nc.RemoteAddr())}}},
 	}
+	c.watcher.notify = c.sendEvent
 	if f == nil && s.front != nil {
 		c.follower = s.front
 	}
@@ -82,7 +81,6 @@ func newConn(s *Server, nc net.Conn, serial int, f *Follower) *conn {
 	}
 
 	c.idle.L = &c.mu
-	c.ids = []identity{{"ip", hostOf(nc.RemoteAddr())}}
 	return c
 }
 
@@ -111,6 +109,7 @@ func (c *conn) serve() {
 
 	again := c.srv.connect(c, frame)
 	for again && err == nil {
+		// Requests that have arrived are executed first, so that one write sends all their answers.
 		if !c.frameReady() && !c.flush() {
 			return
 		}
@@ -119,6 +118,8 @@ func (c *conn) serve() {
 		}
 	}
 
+	// The last answer says why the connection ends. A client that doesn't read can't hold it up for
+	// long.
 	c.nc.SetWriteDeadline(time.Now().Add(silenceTimeout))
 	c.flush()
 }
@@ -139,12 +140,14 @@ func (c *conn) readFrame() ([]byte, error) {
 	}
 
 	c.r.Discard(4)
+	// A frame that fits into the buffer isn't copied. The next call discards it.
 	if n <= c.r.Size() {
 		frame, err := c.r.Peek(n)
 		c.pending = len(frame)
 		return frame, err
 	}
 
+	// CopyN allocates as bytes arrive. A slice of n bytes would trust the length.
 	var frame bytes.Buffer
 	_, err = io.CopyN(&frame, c.r, int64(n))
 	return frame.Bytes(), err
@@ -160,6 +163,7 @@ func (c *conn) frameReady() bool {
 
 	head, _ := c.r.Peek(c.pending + 4)
 	n := int32(binary.BigEndian.Uint32(head[c.pending:]))
+	// A negative length counts as ready, because readFrame refuses it at once.
 	if have-4 < int(n) {
 		return false
 	}
@@ -194,12 +198,12 @@ func (c *conn) sendAfter(zxid int64, frame []byte) {
 // noZxid is the zxid of an event without a transaction.
 const noZxid = -1
 
-// notify sends a watch event and never blocks. If a client is too slow to read its events, it is
+// sendEvent sends a watch event and never blocks. If a client is too slow to read its events, it is
 // disconnected, and gets them when it reconnects and sets its watches again. The caller holds the
 // server's lock.
 //
-// zxid is the transaction that caused the event, or noZxid. Before 3.9, clients don't get it.
-func (c *conn) notify(event eventType, path string, zxid int64) {
+// zxid is the transaction that caused the event (or noZxid). Clients get it from 3.9 on.
+func (c *conn) sendEvent(event eventType, path string, zxid int64) {
 	if c.gone {
 		return
 	}
@@ -215,6 +219,7 @@ func (c *conn) notify(event eventType, path string, zxid int64) {
 	zkwire.PutReplyHeader(frame, zkwire.ReplyHeader{Xid: zkwire.XidEvent, Zxid: zxid, Code: zkwire.CodeOK})
 	c.srv.eventBuf = frame
 
+	// This is the goroutine of another client, so a goroutine of c's must do the writing.
 	c.send(frame)
 	c.startWriting()
 }
@@ -259,6 +264,8 @@ func (c *conn) flush() bool {
 		return ok
 	}
 
+	// The goroutine that reads also writes. So a client that reads no answers can't send more
+	// requests.
 	c.writing = true
 	c.mu.Unlock()
 	c.write()
@@ -274,6 +281,7 @@ func (c *conn) write() {
 	defer c.mu.Unlock()
 
 	for len(c.out) > 0 && !c.closed {
+		// Swap the buffers, so that others can append to out during the write.
 		full := c.out
 		c.out, c.spare = c.spare[:0], nil
 		c.mu.Unlock()
@@ -308,9 +316,10 @@ func (s *Server) drop(c *conn) {
 	c.gone = true
 	delete(s.open, c)
 
-	c.tree.data.removeAll(c)
-	c.tree.child.removeAll(c)
+	c.tree.data.removeAll(&c.watcher)
+	c.tree.child.removeAll(&c.watcher)
 	c.deferred = nil
+	// A session that has moved already belongs to another connection.
 	if c.session != nil && c.session.conn == c {
 		c.session.conn = nil
 	}
@@ -338,6 +347,7 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 	if c.gone || r.LastZxid > c.tree.zxid {
 		return false // the client has seen later transactions, so it must try another server
 	}
+	// A server that is cut off can't ask the leader. A deposed leader looks in the list it had.
 	cutOff, sessions := c.follower != nil && c.follower.contact != whole, s.sessions
 	if cutOff {
 		if r.SessionID == 0 || c.follower.contact == isolated {
@@ -355,6 +365,7 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 		ss = s.newSession(timeout)
 		ss.conn, begun = c, s.tree.zxid
 	} else if ss = sessions[r.SessionID]; ss != nil {
+		// Like a real server, end the old connection before the password is checked.
 		if ss.conn != nil && !cutOff {
 			s.drop(ss.conn)
 		}
@@ -366,6 +377,7 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 		}
 	}
 
+	// Session 0 with timeout 0 means that the session has expired.
 	granted := zkwire.ConnectResponse{Password: make([]byte, zkwire.PasswordSize), ReadOnlyField: r.ReadOnlyField}
 	if ss != nil {
 		granted.Timeout, granted.SessionID, granted.Password = timeout, ss.id, ss.password[:]
@@ -385,6 +397,7 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 		return false
 	}
 
+	// From here on the session's timeout is the limit.
 	c.nc.SetDeadline(time.Time{})
 	s.log.Debug("session connected", "session", ss.id, "timeout", timeout, "client", c.nc.RemoteAddr())
 	return true

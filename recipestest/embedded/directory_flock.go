@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// lockDirectory locks a directory, and a file in it. If only the file were locked and an operator
-// removed it, another server could lock a new file. (The directory itself can't be locked on some
-// network file systems.)
-func lockDirectory(path string) (io.Closer, error) {
-	file, err := lockFile(filepath.Join(path, lockName))
+// lockDirectory locks a directory and the file of this name in it. If only the file were locked and
+// an operator removed it, another server could lock a new file. (The directory itself can't be
+// locked on some network file systems.)
+func lockDirectory(path, name string) (io.Closer, error) {
+	file, err := lockFile(filepath.Join(path, name))
 	if err != nil {
 		return nil, err
 	}
@@ -33,6 +33,7 @@ func lockDirectory(path string) (io.Closer, error) {
 		return nil, errLocked
 	}
 
+	// This file system can't lock directories, so the lock of the file must do.
 	d.Close()
 	return file, nil
 }
@@ -70,6 +71,9 @@ func (f flocked) Close() error {
 	syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 	return f.File.Close()
 }
+
+// rename renames an open file, and returns it.
+func rename(file *os.File, path string) (*os.File, error) { return file, os.Rename(file.Name(), path) }
 
 // syncDirectory returns once the names of the files in a directory have reached the disk.
 func syncDirectory(path string) error {

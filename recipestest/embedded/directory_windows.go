@@ -32,8 +32,16 @@ func lockFile(path string) (io.Closer, error) {
 	return os.NewFile(uintptr(h), path), nil
 }
 
-// lockDirectory locks a directory by a file in it.
-func lockDirectory(path string) (io.Closer, error) { return lockFile(filepath.Join(path, lockName)) }
+// lockDirectory locks a directory by the file of this name in it.
+func lockDirectory(path, name string) (io.Closer, error) { return lockFile(filepath.Join(path, name)) }
+
+// rename renames an open file, and returns it. Windows renames no open files.
+func rename(file *os.File, path string) (*os.File, error) {
+	if err := errors.Join(file.Close(), os.Rename(file.Name(), path)); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_RDWR, 0)
+}
 
 // syncDirectory does nothing: Windows keeps the names of files in the journal of its file system.
 func syncDirectory(string) error { return nil }

@@ -49,15 +49,14 @@
 //     when that server starts, so the ephemeral nodes of a client that does not come back are
 //     deleted after its timeout.
 //   - An interrupted write is dropped, with a warning: no client has had its answer. Any other
-//     damage is an error of [Start] that names the file and the offset. The server cannot tell
-//     damage to the very last write of a log from an interrupted one.
+//     damage is an error of [Start] that names the file and the offset.
 //   - If the directory cannot be written, the server ends: see [Server.Done] and [Server.Err].
 //   - Two servers cannot use one directory. On Linux, macOS and the BSDs the file "lock" is locked
 //     by flock, and on Windows it is opened for one process. Elsewhere nothing prevents it.
 //
-// The directory has a snapshot and a log of the transactions since, in files named after zxids. A
-// log that has grown is replaced by a snapshot. It takes twice the memory for nodes, though not for
-// their data. Only their owner can read the files, because they have passwords of sessions in them.
+// The file "data" has a snapshot and the transactions since. If it has grown, it is replaced by a
+// snapshot (writes wait meanwhile). That takes twice the memory for nodes, though not for their
+// data. Only its owner can read the file, because it has passwords of sessions in it.
 //
 // # Guarantees
 //

@@ -8,24 +8,31 @@ func (cfg Config) WithSync(sync func(*os.File) error) Config {
 	return cfg
 }
 
-// WithLogSize returns cfg with another size at which a log is replaced by a snapshot.
+// WithLogSize returns cfg with another size at which the data file is replaced by a snapshot.
 func (cfg Config) WithLogSize(n int64) Config {
 	cfg.logSize = n
 	return cfg
 }
 
-// LoadLog loads the payload of a record of a log into the state of a new server.
-func LoadLog(payload []byte) error {
+// Load loads the payloads of a data file's records.
+func Load(payloads ...[]byte) error {
 	l := newLoader()
-	l.tree = newTree()
-	return l.transactions(payload)
+	for _, p := range payloads {
+		if err := l.load(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// LoadSnapshot loads the payload of a record of a snapshot.
-func LoadSnapshot(payload []byte) error { return newLoader().entries(payload) }
-
-// Records returns the offsets of the records of a log, and the number of bytes after the last one.
+// Records returns the offsets of the records of a data file, and the number of bytes after the last
+// one.
 func Records(content []byte) (offsets []int, torn int, err error) {
-	f, err := parseFile(kindLog, content)
-	return f.offsets, f.torn, err
+	at := fileHead
+	_, torn, err = parseFile(content, func(payload []byte) error {
+		offsets = append(offsets, at)
+		at += recordHead + len(payload)
+		return nil
+	})
+	return offsets, torn, err
 }

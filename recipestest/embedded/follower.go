@@ -9,18 +9,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// A transaction is a list of changes. Every server of an ensemble applies them in the order in
-// which the leader committed them. A failed request and the start of a session are transactions
-// without changes (they only consume a zxid).
-type transaction struct {
-	zxid    int64
-	at      time.Time
-	changes []change
-	began   *session // nil if no session begins
-	ended   *session // nil if no session ends
-	cut     bool     // the connection of the session that ends is closed too
-}
-
 // commit applies a transaction on the leader at once, and on each follower after its lag. With a
 // data directory, followers wait until the transaction has reached the disk. commit returns the
 // stats of the changed nodes on the leader. They are valid until the next commit.
@@ -40,8 +28,9 @@ func (s *Server) commit(x transaction) []stat {
 
 // carryOut applies a transaction to the tree of one server.
 func (s *Server) carryOut(x transaction, t *tree) {
-	if x.cut && x.ended.conn != nil && x.ended.conn.tree == t {
-		s.drop(x.ended.conn)
+	// Cut first, so that a connection gets no events about the end of its own session.
+	if x.cut != nil {
+		x.cut(t)
 	}
 
 	t.zxid, t.stats = x.zxid, t.stats[:0]
@@ -102,6 +91,8 @@ func (s *Server) Follower() *Follower {
 	if s.front == nil {
 		f.tree = s.tree.clone()
 	} else {
+		// A follower shows nothing that a crash would take back, so it begins with the state on the
+		// disk.
 		f.tree, f.log = s.front.tree.clone(), slices.Clone(s.front.log)
 	}
 	s.followers = append(s.followers, f)
@@ -142,6 +133,7 @@ func (f *Follower) cutOff(now contact) {
 	f.srv.mu.Lock()
 	defer f.srv.mu.Unlock()
 	f.contact = now
+	// Reports that are still due can't reach the leader.
 	clear(f.heard)
 	if f.alive = nil; now == deposed {
 		f.alive = maps.Clone(f.srv.sessions)
@@ -177,6 +169,7 @@ func (s *Server) syncTo(c *conn) int64 {
 		}
 	}
 
+	// The sync's answer must not overtake earlier answers of its connection.
 	for _, before := range c.deferred {
 		zxid = max(zxid, before.after)
 	}
@@ -241,6 +234,7 @@ func (f *Follower) report(now time.Duration) (next time.Duration) {
 
 	f.due = 0
 	for ss := range f.heard {
+		// The session may have ended since it was heard.
 		if f.srv.sessions[ss.id] == ss {
 			f.srv.touch(ss)
 		}
@@ -299,6 +293,8 @@ func (f *Follower) catchUp(now time.Duration) (next time.Duration) {
 		}
 
 		f.srv.carryOut(x, f.tree)
+		// Release after each transaction: an answer must come before the events of later
+		// transactions.
 		f.waiting = slices.DeleteFunc(f.waiting, (*conn).release)
 		done++
 	}
@@ -355,6 +351,7 @@ func (c *conn) release() (all bool) {
 			c.deferred = nil
 			c.endWhenSent()
 		}
+		// The caller holds the server's lock, so it can't write itself.
 		c.startWriting()
 	}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -81,13 +82,13 @@ func later[T any](f func() T) <-chan T {
 	return result
 }
 
-// requireNothing requires that a channel is empty.
-func requireNothing[T any](t *testing.T, ch <-chan T) {
+// requireNothing requires that a channel is empty. what it waits for is part of the message.
+func requireNothing[T any](t *testing.T, ch <-chan T, what ...any) {
 	t.Helper()
 	synctest.Wait()
 	select {
 	case v := <-ch:
-		require.Fail(t, "too early", "%v", v)
+		require.Fail(t, fmt.Sprintf("%v comes too early", v), what...)
 	default:
 	}
 }
@@ -116,23 +117,35 @@ func TestReadsFromALaggingFollowerAreStale(t *testing.T) {
 	})
 }
 
+// They fire late too if the client sets them again meanwhile, on a new connection.
 func TestWatchesOnALaggingFollowerFireLate(t *testing.T) {
-	lagging(t, func(t *testing.T, e *ensemble) {
-		_, _, changed, err := e.lags.GetW("/a")
-		require.NoError(t, err)
-		_, _, created, err := e.lags.ExistsW("/a/b")
-		require.NoError(t, err)
-		_, _, children, err := e.lags.ChildrenW("/a")
-		require.NoError(t, err)
-		set(t, e.leads, "/a", "new")
-		put(t, e.leads, "/a/b", "")
-		for ch, want := range map[<-chan zk.Event]zk.EventType{
-			changed: zk.EventNodeDataChanged, created: zk.EventNodeCreated, children: zk.EventNodeChildrenChanged,
-		} {
-			require.Equal(t, want, (<-ch).Type)
-			e.since(t, lag)
-		}
-	})
+	for name, interrupt := range map[string]func(*ensemble){
+		"connected":   func(*ensemble) {},
+		"reconnected": func(e *ensemble) { e.DropConnections() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			lagging(t, func(t *testing.T, e *ensemble) {
+				_, _, changed, err := e.lags.GetW("/a")
+				require.NoError(t, err)
+				_, _, created, err := e.lags.ExistsW("/a/b")
+				require.NoError(t, err)
+				_, _, children, err := e.lags.ChildrenW("/a")
+				require.NoError(t, err)
+				set(t, e.leads, "/a", "new")
+				put(t, e.leads, "/a/b", "")
+
+				interrupt(e)
+				time.Sleep(lag - 1)
+				require.Equal(t, "old", data(t, e.lags, "/a"))
+				for ch, want := range map[<-chan zk.Event]zk.EventType{
+					changed: zk.EventNodeDataChanged, created: zk.EventNodeCreated, children: zk.EventNodeChildrenChanged,
+				} {
+					require.Equal(t, want, (<-ch).Type)
+					e.since(t, lag)
+				}
+			})
+		})
+	}
 }
 
 func TestWritesThroughALaggingFollowerAreCommittedAtOnceAndAnsweredLate(t *testing.T) {
@@ -266,14 +279,14 @@ func TestWritesOfASessionThatHasEndedFail(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		f := s.Follower()
-		c := connectTo(t, f, hello{})
+		c := connect(t, f, hello{})
 		f.Lag(lag)
 		require.True(t, s.ExpireSession(c.session))
 		time.Sleep(time.Nanosecond)
 		f.Lag(2 * lag) // the connection ends after this lag
 
-		require.NoError(t, c.send(opCreate, packet{}.create("/late", nil, 1)))
-		require.NoError(t, c.send(opCreate, packet{}.create("/late", nil, 0)))
+		require.NoError(t, c.send(zkwire.OpCreate, packet{}.create("/late", nil, 1)))
+		require.NoError(t, c.send(zkwire.OpCreate, packet{}.create("/late", nil, 0)))
 
 		synctest.Wait()
 		require.False(t, exists(t, dial(t, s), "/late"))
@@ -316,32 +329,6 @@ func TestClientsThatHaveSeenMoreThanAFollowerAreRefused(t *testing.T) {
 	})
 }
 
-func TestSetWatchesComparesWithTheFollowersTree(t *testing.T) {
-	lagging(t, func(t *testing.T, e *ensemble) {
-		_, _, changed, err := e.lags.GetW("/a")
-		require.NoError(t, err)
-		_, _, created, err := e.lags.ExistsW("/a/b")
-		require.NoError(t, err)
-		_, _, children, err := e.lags.ChildrenW("/a")
-		require.NoError(t, err)
-
-		set(t, e.leads, "/a", "new")
-		put(t, e.leads, "/a/b", "")
-
-		e.DropConnections()
-		time.Sleep(lag - 1)
-		require.Equal(t, "old", data(t, e.lags, "/a"), "it has reconnected")
-		requireNothing(t, changed)
-		requireNothing(t, created)
-		requireNothing(t, children)
-
-		require.Equal(t, zk.EventNodeDataChanged, (<-changed).Type)
-		require.Equal(t, zk.EventNodeCreated, (<-created).Type)
-		require.Equal(t, zk.EventNodeChildrenChanged, (<-children).Type)
-		e.since(t, lag)
-	})
-}
-
 func TestFollowersCatchUpWhenTheyLagLess(t *testing.T) {
 	lagging(t, func(t *testing.T, e *ensemble) {
 		set(t, e.leads, "/a", "1")
@@ -359,78 +346,15 @@ func TestFollowersCatchUpWhenTheyLagLess(t *testing.T) {
 	})
 }
 
-func TestFollowersHaveTheLeadersTree(t *testing.T) {
-	t.Parallel()
-	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
-		leads := dial(t, s)
-		put(t, leads, "/a", "data")
-		for i := range 5 {
-			_, err := leads.Create("/a/n-", []byte(fmt.Sprint(i)), zk.FlagEphemeralSequential, open)
-			require.NoError(t, err)
-		}
-		require.NoError(t, leads.Delete("/a/n-0000000001", -1))
-		_, err := leads.SetACL("/a/n-0000000002", zk.WorldACL(zk.PermRead), -1)
-		require.NoError(t, err)
-		_, err = leads.CreateContainer("/c", nil, zk.FlagContainer, open)
-		require.NoError(t, err)
-
-		old := s.Follower()
-		require.NoError(t, s.SetSequence("/a", 41))
-		_, err = leads.Multi(
-			&zk.CreateRequest{Path: "/a/n-", Acl: open, Flags: zk.FlagSequence},
-			&zk.SetDataRequest{Path: "/a", Data: []byte("more"), Version: -1},
-			&zk.DeleteRequest{Path: "/a/n-0000000003", Version: -1},
-		)
-		require.NoError(t, err)
-		put(t, leads, "/c/x", "")
-		require.NoError(t, leads.Delete("/c/x", -1))
-
-		want := dump(t, leads, "/")
-		require.Contains(t, want, "/a/n-0000000041")
-		require.Equal(t, want, dump(t, dial(t, old), "/"))
-		require.Equal(t, want, dump(t, dial(t, s.Follower()), "/"))
-
-		s.ReapContainers()
-		require.True(t, s.ExpireSession(leads.SessionID()))
-		after := dump(t, dial(t, s), "/")
-		require.NotContains(t, after, "/a/n-0000000000")
-		require.NotContains(t, after, "/c")
-		require.Equal(t, after, dump(t, dial(t, old), "/"))
-	})
-}
-
-// dump returns data, stat, access control list and children of every node at and below a path.
-func dump(t *testing.T, c *zk.Conn, path string) map[string]string {
-	t.Helper()
-	b, stat, err := c.Get(path)
-	require.NoError(t, err)
-	list, _, err := c.GetACL(path)
-	require.NoError(t, err)
-	names, _, err := c.Children(path)
-	require.NoError(t, err)
-
-	all := map[string]string{path: fmt.Sprintf("%s %+v %v %v", b, stat, list, names)}
-	for _, name := range names {
-		below := path + "/" + name
-		if path == "/" {
-			below = path + name
-		}
-		for k, v := range dump(t, c, below) {
-			all[k] = v
-		}
-	}
-	return all
-}
-
 func TestSessionsBeginAndEndOnALaggingFollower(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		f := s.Follower()
 		f.Lag(lag)
 		began := time.Now()
-		c := connectTo(t, f, hello{})
+		c := connect(t, f, hello{})
 		require.Equal(t, lag, time.Since(began))
-		require.NoError(t, c.send(opCloseSession, nil))
+		require.NoError(t, c.send(zkwire.OpCloseSession, nil))
 		a, err := c.receive()
 		require.NoError(t, err)
 		require.Zero(t, a.code)
@@ -457,9 +381,9 @@ func TestClosedFollowersRefuseConnections(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		f := s.Follower()
-		c, other := connectTo(t, f, hello{}), dial(t, s)
+		c, other := connect(t, f, hello{}), dial(t, s)
 		f.Lag(lag)
-		require.NoError(t, c.send(opCreate, packet{}.create("/a", nil, 0)))
+		require.NoError(t, c.send(zkwire.OpCreate, packet{}.create("/a", nil, 0)))
 		synctest.Wait()
 		f.Close()
 		f.Close()
@@ -487,29 +411,17 @@ func TestClientThatDefersTooMuchIsCutOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		f := s.Follower()
-		c := connectTo(t, f, hello{})
+		c := connect(t, f, hello{})
 		f.Lag(time.Hour)
 		c.nc.SetDeadline(time.Time{})
 		var err error
 		for sent := 0; err == nil; sent++ {
 			require.Less(t, sent, 200)
-			err = c.send(opSetData, packet{}.string("/zookeeper").buffer(nil).int32(-1))
+			err = c.send(zkwire.OpSetData, packet{}.string("/zookeeper").buffer(nil).int32(-1))
 			if err == nil {
-				err = c.send(opGetData, packet{}.string(string(make([]byte, 200_000))).bool(false))
+				err = c.send(zkwire.OpGetData, packet{}.string(string(make([]byte, 200_000))).bool(false))
 			}
 		}
 		requireAlive(t, s)
-	})
-}
-
-func TestFollowersThatHaveCaughtUpHaveNoTimer(t *testing.T) {
-	t.Parallel()
-	// With a ticker, a century of virtual time would take too long.
-	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
-		f := s.Follower()
-		f.Lag(lag)
-		c := connectTo(t, f, hello{})
-		c.must(t, opCloseSession, nil)
-		time.Sleep(100 * 365 * 24 * time.Hour)
 	})
 }

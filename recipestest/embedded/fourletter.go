@@ -70,6 +70,7 @@ func (s *Server) cons(self *conn, b *strings.Builder) {
 		fmt.Fprintf(b, " /%s[%d](queued=0,recved=%d,sent=%d", c.nc.RemoteAddr(), interest(c, self), c.received, c.sent)
 		if ss := c.session; ss != nil {
 			fmt.Fprintf(b, ",sid=0x%x,lop=%s,est=%d,to=%d", ss.id, word(c.lastOp), c.since.UnixMilli(), ss.timeout.Milliseconds())
+			// Pings have a negative xid, which isn't shown.
 			if c.lastXID >= 0 {
 				fmt.Fprintf(b, ",lcxid=0x%x", c.lastXID)
 			}
@@ -84,37 +85,13 @@ func (s *Server) cons(self *conn, b *strings.Builder) {
 // word returns the name of an operation in the answers to four-letter words.
 func word(op zkwire.Op) string {
 	switch op {
-	case zkwire.OpCreate, zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL:
-		return "CREA"
-	case zkwire.OpDelete, zkwire.OpDeleteContainer:
-		return "DELE"
-	case zkwire.OpExists:
-		return "EXIS"
-	case zkwire.OpGetData:
-		return "GETD"
-	case zkwire.OpSetData:
-		return "SETD"
-	case zkwire.OpGetACL:
-		return "GETA"
-	case zkwire.OpSetACL:
-		return "SETA"
-	case zkwire.OpGetChildren, zkwire.OpGetChildren2:
-		return "GETC"
-	case zkwire.OpSync:
-		return "SYNC"
-	case zkwire.OpPing:
-		return "PING"
-	case zkwire.OpMulti:
-		return "MULT"
-	case zkwire.OpMultiRead:
-		return "MLTR"
-	case zkwire.OpSetWatches, zkwire.OpSetWatches2:
-		return "SETW"
 	case zkwire.OpNotification:
 		return "SESS" // no request yet
+	case zkwire.OpMultiRead:
+		return "MLTR"
 	}
-
-	return "NA"
+	name := op.String()
+	return strings.ToUpper(name[:min(4, len(name))])
 }
 
 // interest returns the interest set that cons and stat report for c: none for the connection that
@@ -136,6 +113,7 @@ func (s *Server) mntr(_ *conn, b *strings.Builder) {
 		ephemerals += len(owned)
 	}
 
+	// The words report on leader and followers as if they were one server, so count all watches.
 	watches := 0
 	for _, t := range s.trees() {
 		watches += t.data.count() + t.child.count()
@@ -148,6 +126,8 @@ func (s *Server) mntr(_ *conn, b *strings.Builder) {
 
 	fmt.Fprintf(b, "zk_version\t%s\n", s.cfg.release())
 	fmt.Fprintf(b, "zk_server_state\tstandalone\n")
+	// Zero stands for things this server doesn't have (queues and local sessions) or doesn't
+	// measure.
 	for _, m := range []struct {
 		key   string
 		value int

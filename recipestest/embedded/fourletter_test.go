@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -25,15 +26,17 @@ func TestFourLetterWords(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{InMemory: true})
 	c := connect(t, s, hello{timeout: 10000})
-	c.must(t, opCreate, packet{}.create("/mine", []byte("x"), 1))
-	c.must(t, opExists, packet{}.string("/mine").bool(true))
-	last := c.must(t, opGetChildren, packet{}.string("/").bool(true)).zxid
+	c.must(t, zkwire.OpCreate, packet{}.create("/mine", []byte("x"), 1))
+	c.must(t, zkwire.OpExists, packet{}.string("/mine").bool(true))
+	last := c.must(t, zkwire.OpGetChildren, packet{}.string("/").bool(true)).zxid
 
 	require.Equal(t, "imok", word(t, s, "ruok"))
 	require.Equal(t, "imok", word(t, s, "ruok\n"))
 	require.Equal(t, "rw", word(t, s, "isro"))
 	require.Contains(t, word(t, s, "conf"), "tickTime=2000\nminSessionTimeout=4000\nmaxSessionTimeout=40000\n")
-	require.Contains(t, word(t, s, "envi"), "zookeeper.version=3.8.0")
+	require.Contains(t, word(t, s, "envi"), "zookeeper.version=3.8.0-")
+	newer := start(t, embedded.Config{InMemory: true, Version: "3.9"})
+	require.Contains(t, word(t, newer, "srvr"), "Zookeeper version: 3.9.3-")
 	require.Contains(t, word(t, s, "srvr"), fmt.Sprintf("Zxid: %#x\nMode: standalone\nNode count: 6\n", last))
 	require.Contains(t, word(t, s, "stat"), "Clients:\n /127.0.0.1:2181[1](queued=0,recved=4,sent=4)\n")
 	require.Contains(t, word(t, s, "cons"), fmt.Sprintf("recved=4,sent=4,sid=0x%x,lop=GETC,", c.session))

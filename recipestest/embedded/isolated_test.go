@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -100,7 +101,7 @@ func TestDeposedLeaderResumesTheSessionsItKnows(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		f := s.Follower()
-		leads, old := connect(t, s, hello{}), connectTo(t, f, hello{})
+		leads, old := connect(t, s, hello{}), connect(t, f, hello{})
 		f.Depose()
 		time.Sleep(away)
 		require.NotZero(t, connect(t, s, hello{}).session)
@@ -109,18 +110,18 @@ func TestDeposedLeaderResumesTheSessionsItKnows(t *testing.T) {
 
 		// The old leader goes on serving both sessions, and knows of no others.
 		for _, w := range []*wireClient{leads, old} {
-			again := connectTo(t, f, hello{session: w.session, password: w.password})
+			again := connect(t, f, hello{session: w.session, password: w.password})
 			require.Equal(t, w.session, again.session)
-			require.Zero(t, again.must(t, opSync, packet{}.string("/")).code)
-			require.Zero(t, again.must(t, opExists, packet{}.string("/").bool(false)).code)
+			require.Zero(t, again.must(t, zkwire.OpSync, packet{}.string("/")).code)
+			require.Zero(t, again.must(t, zkwire.OpExists, packet{}.string("/").bool(false)).code)
 		}
-		wrong := connectTo(t, f, hello{session: old.session, password: make([]byte, 16)})
+		wrong := connect(t, f, hello{session: old.session, password: make([]byte, 16)})
 		require.Zero(t, wrong.session)
 		young := connect(t, s, hello{})
-		require.Zero(t, connectTo(t, f, hello{session: young.session, password: young.password}).session)
+		require.Zero(t, connect(t, f, hello{session: young.session, password: young.password}).session)
 
 		f.Rejoin()
-		require.Zero(t, connectTo(t, f, hello{session: old.session, password: old.password}).session)
+		require.Zero(t, connect(t, f, hello{session: old.session, password: old.password}).session)
 	})
 }
 
@@ -130,14 +131,14 @@ func TestSyncAtADeposedLeaderIsNoFence(t *testing.T) {
 		f := s.Follower()
 		before := connect(t, s, hello{}) // with a timeout of 40 s
 		f.Depose()
-		require.Zero(t, before.must(t, opCreate, packet{}.create("/a", nil, 0)).code)
+		require.Zero(t, before.must(t, zkwire.OpCreate, packet{}.create("/a", nil, 0)).code)
 
 		// A client that has lost this answer resumes its session there. The new leader doesn't
 		// know.
 		time.Sleep(30 * time.Second)
-		c := connectTo(t, f, hello{session: before.session, password: before.password})
-		require.Zero(t, c.must(t, opSync, packet{}.string("/")).code)
-		require.EqualValues(t, codeNoNode, c.must(t, opExists, packet{}.string("/a").bool(false)).code)
+		c := connect(t, f, hello{session: before.session, password: before.password})
+		require.Zero(t, c.must(t, zkwire.OpSync, packet{}.string("/")).code)
+		require.EqualValues(t, zkwire.CodeNoNode, c.must(t, zkwire.OpExists, packet{}.string("/a").bool(false)).code)
 		ended := later(func() error { _, err := before.receive(); return err })
 		requireNothing(t, ended)
 		time.Sleep(15 * time.Second)
@@ -153,7 +154,7 @@ func TestSyncIsAFenceUnlessItIsAnsweredAtOnce(t *testing.T) {
 			t.Parallel()
 			bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 				f, leader := s.Follower(), s.Follower()
-				c := connectTo(t, f, hello{})
+				c := connect(t, f, hello{})
 				f.Lag(commits)
 				leader.Lag(commits)
 				if hasty {
@@ -162,31 +163,31 @@ func TestSyncIsAFenceUnlessItIsAnsweredAtOnce(t *testing.T) {
 
 				// The session moves on before its write has been committed.
 				began := time.Now()
-				require.NoError(t, c.send(opCreate, packet{}.create("/a", nil, 0)))
+				require.NoError(t, c.send(zkwire.OpCreate, packet{}.create("/a", nil, 0)))
 				time.Sleep(commits / 10)
-				c = connectTo(t, leader, hello{session: c.session, password: c.password})
-				require.Zero(t, c.must(t, opSync, packet{}.string("/")).code)
-				there := c.must(t, opExists, packet{}.string("/a").bool(false)).code == 0
+				c = connect(t, leader, hello{session: c.session, password: c.password})
+				require.Zero(t, c.must(t, zkwire.OpSync, packet{}.string("/")).code)
+				there := c.must(t, zkwire.OpExists, packet{}.string("/a").bool(false)).code == 0
 				require.Equal(t, !hasty, there)
 				require.Equal(t, hasty, time.Since(began) < commits)
 
 				// A write is one in any case.
-				require.EqualValues(t, codeNoNode, c.must(t, opDelete, packet{}.string("/none").int32(-1)).code)
-				require.Zero(t, c.must(t, opExists, packet{}.string("/a").bool(false)).code)
+				require.EqualValues(t, zkwire.CodeNoNode, c.must(t, zkwire.OpDelete, packet{}.string("/none").int32(-1)).code)
+				require.Zero(t, c.must(t, zkwire.OpExists, packet{}.string("/a").bool(false)).code)
 
 				// A sync comes after what was sent before it, and sees what any client has seen.
-				require.NoError(t, c.send(opCreate, packet{}.create("/c", nil, 0)))
-				require.NoError(t, c.send(opSync, packet{}.string("/")))
+				require.NoError(t, c.send(zkwire.OpCreate, packet{}.create("/c", nil, 0)))
+				require.NoError(t, c.send(zkwire.OpSync, packet{}.string("/")))
 				for _, path := range []string{"/c", "/"} {
 					a, err := c.receive()
 					require.NoError(t, err)
-					require.Equal(t, path, a.string())
+					require.Equal(t, path, a.String())
 				}
-				require.Zero(t, c.must(t, opExists, packet{}.string("/c").bool(false)).code)
+				require.Zero(t, c.must(t, zkwire.OpExists, packet{}.string("/c").bool(false)).code)
 				f.Lag(0)
-				require.Zero(t, connectTo(t, f, hello{}).must(t, opCreate, packet{}.create("/b", nil, 0)).code)
-				require.Zero(t, c.must(t, opSync, packet{}.string("/")).code)
-				require.Zero(t, c.must(t, opExists, packet{}.string("/b").bool(false)).code)
+				require.Zero(t, connect(t, f, hello{}).must(t, zkwire.OpCreate, packet{}.create("/b", nil, 0)).code)
+				require.Zero(t, c.must(t, zkwire.OpSync, packet{}.string("/")).code)
+				require.Zero(t, c.must(t, zkwire.OpExists, packet{}.string("/b").bool(false)).code)
 			})
 		})
 	}

@@ -3,51 +3,36 @@ package embedded
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 )
 
-const (
-	// logSize is when a log is replaced by a snapshot: at this size beyond twice the last
-	// snapshot's.
-	logSize = 64 << 20
-
-	// maxBacklog is how many bytes may wait for the disk. Beyond that, writes wait before they are
-	// executed.
-	maxBacklog = 16 << 20
-
-	// moreFiles is how long a snapshot waits for a descriptor.
-	moreFiles = 100 * time.Millisecond
-)
+// maxBacklog is how many bytes may wait for the disk. Beyond that, writes wait before they are
+// executed.
+const maxBacklog = 16 << 20
 
 // A journal writes the transactions of a server to its data directory. One goroutine does that.
 // Transactions that are committed while it writes and syncs a record go into the next record
 // together, so many transactions share one sync.
 type journal struct {
-	srv     *Server
-	dir     *directory
-	logSize int64
+	srv *Server
+	dir *directory
 
-	writer    sync.WaitGroup // the goroutine of run
-	snapshots sync.WaitGroup // the goroutine of replace
+	writer sync.WaitGroup // the goroutine of run
 
 	// The server's lock protects these.
-	pending      []byte    // encoded transactions
-	spare        []byte    // a second buffer, in use while pending is written
-	work         sync.Cond // signalled when there is something pending, and when closing
-	closing      bool
-	over         bool // nothing will be written any more
-	snapshotting bool
-	limit        int64 // the size of a log at which it is replaced
+	pending []byte    // encoded transactions
+	spare   []byte    // a second buffer, in use while pending is written
+	work    sync.Cond // signalled when there is something pending, and when closing
+	closing bool
+	over    bool // nothing will be written any more
 
-	log *recordWriter // only the goroutine of run uses it
+	// Only the goroutine of run uses these.
+	limit int64 // the size of the data file at which it is replaced
 }
 
-// openJournal loads a directory into the server, and begins a new log. The server has no clients
-// yet.
+// openJournal loads a directory into the server. The server has no clients yet.
 func (s *Server) openJournal() (err error) {
 	dir, err := openDirectory(s.cfg.Dir, s.cfg.sync)
 	if err != nil {
@@ -64,50 +49,46 @@ func (s *Server) openJournal() (err error) {
 		return err
 	}
 	if torn > 0 {
-		s.log.Warn("the log ends with a write that was not acknowledged: it is dropped", "dir", dir.path, "bytes", torn)
+		s.log.Warn("the data ends with a write that was not acknowledged: it is dropped", "dir", dir.path, "bytes", torn)
 	}
 
 	if st != nil {
 		s.restore(st)
-	} else if err := dir.acknowledge(0); err != nil { // before there is a snapshot
-		return err
 	}
-
-	// Each life begins with a snapshot. So the former log is never written to again, and the jump
-	// of the zxids between two lives needn't be in a log.
-	size, err := dir.store(s.snapshot())
-	if err != nil {
-		return err
-	}
-
-	log, err := dir.begin(s.tree.zxid)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(dir.acknowledge(s.tree.zxid), dir.removeBefore(s.tree.zxid)); err != nil {
-		log.file.Close()
-		return err
-	}
-
-	j := &journal{srv: s, dir: dir, logSize: s.cfg.logSize, log: log}
+	// Each life begins with a snapshot, so the jump of the zxids between two lives needn't be a
+	// transaction.
+	j := &journal{srv: s, dir: dir}
 	j.work.L = &s.mu
-	j.limit = j.logSize + 2*size
+	if err := j.replace(s.snapshot()); err != nil {
+		return err
+	}
+
 	s.journal, s.durable = j, s.tree.zxid
+	// Clients read front's tree, which shows only transactions that are on the disk.
 	s.front = s.Follower()
 	j.writer.Go(j.run)
 	return nil
 }
 
+// snapshot returns a copy of the server's state. The caller holds mu.
+func (s *Server) snapshot() *state {
+	st := &state{tree: s.tree.clone(), sessions: make(map[int64]sessionRecord), nextSession: s.nextSession}
+	for id, ss := range s.sessions {
+		st.sessions[id] = ss.sessionRecord
+	}
+	return st
+}
+
 // restore makes st the server's state. The timeouts of its sessions begin again.
 func (s *Server) restore(st *state) {
-	// Each life gets a zxid of its own, whatever the clock says, because the files are named after
-	// it.
-	st.tree.zxid = max(st.tree.zxid+1, s.tree.zxid)
-	s.tree, s.sessions = st.tree, st.sessions
+	// Zxids grow from life to life, whatever the clock says.
+	st.tree.zxid = max(st.tree.zxid, s.tree.zxid)
+	s.tree = st.tree
 	s.nextSession = max(st.nextSession, s.nextSession)
 
-	for _, ss := range s.sessions {
-		s.touch(ss)
+	for id, r := range st.sessions {
+		s.sessions[id] = &session{sessionRecord: r}
+		s.touch(s.sessions[id])
 	}
 	s.scheduleReaping()
 	s.wakeBefore(s.reapAt)
@@ -133,109 +114,69 @@ func (j *journal) run() {
 			break
 		}
 
+		// Take all pending transactions. Those that come in during the sync share the next record.
 		record, upto := j.pending, s.tree.zxid
 		j.pending, j.spare = j.spare[:0], nil
 		var replacement *state
-		if j.log.size > j.limit && !j.snapshotting {
-			replacement, j.snapshotting = s.snapshot(), true
+		// A snapshot must end exactly with this record, so copy the state before the lock is
+		// released.
+		if j.dir.data.size > j.limit {
+			replacement = s.snapshot()
 		}
 
 		s.mu.Unlock()
-		replaced, err := j.write(record, upto, replacement)
+		err := j.dir.data.append(record, upto, j.dir.sync)
 		s.mu.Lock()
-
 		if err != nil {
 			s.fail(err)
 			break
-		}
-		if replacement != nil && !replaced {
-			j.snapshotting = false
-			j.limit = j.log.size + j.logSize
 		}
 		if cap(record) <= maxBacklog {
 			j.spare = record
 		}
 
+		// The transactions are safe: let followers apply them and connections answer.
 		s.durable = upto
 		for _, f := range s.followers {
 			s.wakeBefore(f.catchUp(time.Since(s.started)))
 		}
 		s.settled.Broadcast()
+		if replacement == nil {
+			continue
+		}
+
+		s.mu.Unlock()
+		err = j.replace(replacement)
+		s.mu.Lock()
+		if err != nil {
+			s.fail(err)
+			break
+		}
 	}
 
 	j.over = true
 	s.settled.Broadcast()
 }
 
-// write writes a record of transactions up to a zxid, and returns once it has reached the disk. If
-// replacement isn't nil, it is the state after the record, and a new log begins. But if no file can
-// be opened now, the log goes on and replaced is false.
-func (j *journal) write(record []byte, upto int64, replacement *state) (replaced bool, err error) {
-	if err := j.log.write(record); err != nil {
-		return false, err
+// replace replaces the data file by a snapshot of the state. Meanwhile other writes wait. If no
+// file can be opened now, the data file stays, and has everything.
+func (j *journal) replace(st *state) error {
+	err := j.dir.store(st)
+	if isTooManyFiles(err) && j.dir.data != nil {
+		j.srv.log.Warn("too many open files: the data file is not replaced yet", "dir", j.dir.path, "error", err)
+		j.limit = j.dir.data.size + j.srv.cfg.logSize
+		return nil
 	}
-	if err := j.log.flush(j.dir.sync); err != nil {
-		return false, err
-	}
-
-	if err := j.dir.acknowledge(upto); err != nil || replacement == nil {
-		return false, err
-	}
-
-	log, err := j.dir.begin(replacement.tree.zxid)
-	if isTooManyFiles(err) {
-		os.Remove(filepath.Join(j.dir.path, fileName(kindLog, replacement.tree.zxid))) //nolint:errcheck // perhaps there is none
-		j.srv.log.Warn("too many open files: the log is not replaced yet", "dir", j.dir.path, "error", err)
-		return false, nil
-	}
-
 	if err == nil {
-		err = j.log.file.Close()
-		j.log = log
+		j.limit = j.srv.cfg.logSize + 2*j.dir.data.size
 	}
-	if err != nil {
-		return false, err
-	}
-
-	j.snapshots.Go(func() { j.replace(replacement) })
-	return true, nil
+	return err
 }
 
 // isTooManyFiles reports whether opening a file failed because there are no descriptors left
 // (connections may have taken them).
 func isTooManyFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
-}
-
-// replace stores a snapshot and removes the files that it replaces. Meanwhile run goes on with
-// another log.
-func (j *journal) replace(st *state) {
-	s := j.srv
-	size, err := j.dir.store(st)
-	for isTooManyFiles(err) {
-		s.mu.Lock()
-		closing := j.closing
-		s.mu.Unlock()
-		if closing {
-			return // the log has everything
-		}
-		time.Sleep(moreFiles)
-		size, err = j.dir.store(st)
-	}
-
-	if err == nil {
-		err = j.dir.removeBefore(st.tree.zxid)
-	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.fail(err)
-		return
-	}
-
-	j.snapshotting = false
-	j.limit = j.logSize + 2*size
 }
 
 // close writes the pending transactions and unlocks the directory. Nothing may be committed after
@@ -247,8 +188,6 @@ func (j *journal) close() {
 	j.srv.mu.Unlock()
 
 	j.writer.Wait()
-	j.snapshots.Wait()
-	j.log.file.Close()
 	j.dir.close()
 }
 

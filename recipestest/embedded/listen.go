@@ -32,6 +32,7 @@ func (f *Follower) Listen() (address string, err error) {
 	}
 
 	if s.cfg.InMemory {
+		// No port is opened. Dial looks the address up in s.listening.
 		host, port, _ := net.SplitHostPort(pipe.Address) // it's a constant
 		first, _ := strconv.Atoi(port)
 		f.address = net.JoinHostPort(host, strconv.Itoa(first+1+len(s.listening)))

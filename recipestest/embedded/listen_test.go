@@ -2,6 +2,7 @@ package embedded_test
 
 import (
 	"net"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -42,7 +43,18 @@ func TestFollowerListens(t *testing.T) {
 		}
 		reaches(address, true)
 
+		// Its connections end when it is stopped. Those to others don't.
+		gone, err := dial(s, address)
+		require.NoError(t, err)
+		stays, err := dial(s, elsewhere)
+		require.NoError(t, err)
 		f.Stop()
+		_, err = gone.Read(make([]byte, 1))
+		require.Error(t, err)
+		require.NoError(t, stays.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
+		_, err = stays.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		stays.Close()
 		reaches(address, false)
 		reaches(elsewhere, true)
 		reaches(s.ConnectString(), true)
@@ -97,26 +109,4 @@ func TestStoppedFollowerListensOnceItIsResumed(t *testing.T) {
 	c, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	c.Close()
-}
-
-// Connections to a follower end when it is stopped. Those to others do not.
-func TestStoppedFollowerHasNoConnections(t *testing.T) {
-	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
-		f := s.Follower()
-		read := func(c net.Conn) error {
-			c.SetReadDeadline(time.Now().Add(time.Second))
-			_, err := c.Read(make([]byte, 1))
-			return err
-		}
-		gone, err := f.Dial("tcp", "", 0)
-		require.NoError(t, err)
-		stays, err := s.Dial("tcp", "", 0)
-		require.NoError(t, err)
-		f.Stop()
-		var late net.Error
-		require.NotErrorAs(t, read(gone), &late)
-		require.ErrorAs(t, read(stays), &late)
-		stays.Close()
-		gone.Close()
-	})
 }

@@ -3,7 +3,6 @@ package embedded_test
 import (
 	"cmp"
 	"net"
-	"os"
 	"testing"
 	"time"
 
@@ -11,16 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-func TestMain(m *testing.M) {
-	if config := os.Getenv(serverProcess); config != "" {
-		runServer(config)
-		return
-	}
-	suite.Main(m)
-}
+func TestMain(m *testing.M) { suite.Main(m) }
 
 // waitLimit bounds waits that end at once unless the test fails.
 const waitLimit = 2 * time.Minute
@@ -41,10 +35,13 @@ func start(t testing.TB, cfg embedded.Config) *embedded.Server {
 	return s
 }
 
-// dial connects go-zookeeper to a server or a follower, in memory, and waits for its session.
-func dial(t testing.TB, s interface {
+// An endpoint is a server or a follower.
+type endpoint interface {
 	Dial(network, address string, timeout time.Duration) (net.Conn, error)
-}) *zk.Conn {
+}
+
+// dial connects go-zookeeper to an endpoint, in memory, and waits for its session.
+func dial(t testing.TB, s endpoint) *zk.Conn {
 	t.Helper()
 	c, events, err := zk.Connect([]string{inMemory}, 40*time.Second,
 		zk.WithDialer(s.Dial), zk.WithLogger(silent{}))
@@ -57,22 +54,10 @@ func dial(t testing.TB, s interface {
 
 // connect opens a session with a wireClient. Unless h has a timeout the session is a long one, so
 // that no test depends on its own speed.
-func connect(t testing.TB, s *embedded.Server, h hello) *wireClient {
+func connect(t testing.TB, s endpoint, h hello) *wireClient {
 	t.Helper()
 	h.timeout = cmp.Or(h.timeout, 40_000)
 	w, err := handshake(openRaw(t, s), h)
-	require.NoError(t, err)
-	return w
-}
-
-// connectTo is connect to a follower, which may lag.
-func connectTo(t testing.TB, f *embedded.Follower, h hello) *wireClient {
-	t.Helper()
-	nc, err := f.Dial("tcp", inMemory, waitLimit)
-	require.NoError(t, err)
-	t.Cleanup(func() { nc.Close() })
-	h.timeout = cmp.Or(h.timeout, 40_000)
-	w, err := handshake(nc, h)
 	require.NoError(t, err)
 	return w
 }
@@ -81,13 +66,13 @@ func connectTo(t testing.TB, f *embedded.Follower, h hello) *wireClient {
 const inMemory = "127.0.0.1:2181"
 
 // openRaw opens a connection, over TCP if the server listens, and sends nothing.
-func openRaw(t testing.TB, s *embedded.Server) net.Conn {
+func openRaw(t testing.TB, to endpoint) net.Conn {
 	t.Helper()
-	dial := net.DialTimeout
-	if s.ConnectString() == inMemory {
-		dial = s.Dial
+	dial, address := to.Dial, inMemory
+	if s, ok := to.(*embedded.Server); ok && s.ConnectString() != inMemory {
+		dial, address = net.DialTimeout, s.ConnectString()
 	}
-	nc, err := dial("tcp", s.ConnectString(), waitLimit)
+	nc, err := dial("tcp", address, waitLimit)
 	require.NoError(t, err)
 	t.Cleanup(func() { nc.Close() })
 	require.NoError(t, nc.SetDeadline(time.Now().Add(waitLimit)))
@@ -95,7 +80,7 @@ func openRaw(t testing.TB, s *embedded.Server) net.Conn {
 }
 
 // must is call for tests that require an answer, of whatever code.
-func (w *wireClient) must(t testing.TB, op int32, body []byte) *answer {
+func (w *wireClient) must(t testing.TB, op zkwire.Op, body []byte) *answer {
 	t.Helper()
 	a, err := w.call(op, body)
 	require.NoError(t, err)
@@ -105,7 +90,7 @@ func (w *wireClient) must(t testing.TB, op int32, body []byte) *answer {
 // sync returns the events that the server has sent so far.
 func (w *wireClient) sync(t testing.TB) []string {
 	t.Helper()
-	w.must(t, opPing, nil)
+	w.must(t, zkwire.OpPing, nil)
 	return w.takeEvents()
 }
 
@@ -120,56 +105,3 @@ func receive[T any](t testing.TB, ch <-chan T) T {
 		panic("unreachable")
 	}
 }
-
-// The opcodes of client requests.
-const (
-	opCreate          = 1
-	opDelete          = 2
-	opExists          = 3
-	opGetData         = 4
-	opSetData         = 5
-	opGetACL          = 6
-	opSetACL          = 7
-	opGetChildren     = 8
-	opSync            = 9
-	opPing            = 11
-	opGetChildren2    = 12
-	opCheck           = 13
-	opMulti           = 14
-	opCreate2         = 15
-	opReconfig        = 16
-	opCheckWatches    = 17
-	opRemoveWatches   = 18
-	opCreateContainer = 19
-	opDeleteContainer = 20
-	opCreateTTL       = 21
-	opMultiRead       = 22
-	opAuth            = 100
-	opSetWatches      = 101
-	opSASL            = 102
-	opGetEphemerals   = 103
-	opCountChildren   = 104
-	opSetWatches2     = 105
-	opAddWatch        = 106
-	opWhoAmI          = 107
-	opCloseSession    = -11
-)
-
-// The protocol's error codes.
-const (
-	codeInconsistent     = -2
-	codeMarshalling      = -5
-	codeUnimplemented    = -6
-	codeBadArguments     = -8
-	codeNoNode           = -101
-	codeNoAuth           = -102
-	codeBadVersion       = -103
-	codeEphemeralParent  = -108
-	codeNodeExists       = -110
-	codeNotEmpty         = -111
-	codeInvalidACL       = -114
-	codeAuthFailed       = -115
-	codeNoWatcher        = -121
-	codeReconfigDisabled = -123
-	codeQuotaExceeded    = -125
-)

@@ -7,7 +7,7 @@ import "github.com/zkrecipes/zkrecipes/internal/zkwire"
 // zkwire.CodeRuntimeInconsistency.
 func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 	v := &view{
-		tree: s.tree, session: c.session.id, ids: c.ids, verdicts: make(verdicts),
+		tree: s.tree, session: c.session.id, ids: c.ids,
 		enforceQuota: s.cfg.EnforceQuota,
 		pending:      make(map[string]*record),
 	}
@@ -27,6 +27,7 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 				// opcode counts.
 				known := op == zkwire.OpCreateTTL || r.flags >= 0 && r.flags <= flagsSequentialTTL
 				d.Bad = d.Bad || !fits || !known
+				// So create2 is answered with a stat. (3.8 answers it like create.)
 				if r.op == zkwire.OpCreate && op != zkwire.OpCreateTTL {
 					r.op = op
 				}
@@ -52,6 +53,8 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 	changes := make([]change, len(writes))
 	for i, w := range writes {
 		var result zkwire.Code
+		// A write that can't be decoded fails the request, and any other failure is a result in the
+		// answer.
 		if changes[i], result = w.prepare(); result == zkwire.CodeMarshallingError {
 			return b, result
 		} else if result != zkwire.CodeOK {
@@ -126,12 +129,11 @@ func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) 
 		d.Bool() // the watch field, which multiRead ignores
 	}
 
+	// answerRead turns this into an error.
 	if d.Bad {
 		return b, zkwire.CodeOK
 	}
 
-	c.verdicts = make(verdicts)
-	defer func() { c.verdicts = nil }()
 	for _, r := range reads {
 		if len(b) > maxReply {
 			break // the caller ends the connection

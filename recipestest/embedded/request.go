@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
-
-// A decoder reads the fields of one request.
-type decoder struct{ zkwire.Decoder }
 
 // request executes one request, queues its answer, and reports whether the connection goes on.
 func (s *Server) request(c *conn, frame []byte) bool {
@@ -27,6 +26,7 @@ func (s *Server) request(c *conn, frame []byte) bool {
 
 	c.received++
 	s.received++
+	// An eager refusal needs no leader, so even a server that is cut off gives it.
 	refusal := s.refuseEagerly(c, op, *d)
 	if refusal == zkwire.CodeOK && (c.stuck || c.follower != nil && !c.follower.answers(op)) {
 		c.stuck = true // later requests of a session wait for earlier requests
@@ -72,6 +72,7 @@ func (s *Server) request(c *conn, frame []byte) bool {
 	case forwarded(op):
 		s.propose(c, xid, op, d)
 	case len(c.deferred) > 0:
+		// A read must not overtake the answers before it.
 		c.postpone(deferred{xid: xid, op: op, request: bytes.Clone(d.Rest)})
 	default:
 		return s.answerRead(c, xid, op, d)
@@ -87,6 +88,51 @@ func (s *Server) request(c *conn, frame []byte) bool {
 	}
 
 	return last >= 0
+}
+
+// refuseEagerly returns the error with which a connection's server refuses a write by itself. d is
+// a copy, so the request can still be decoded.
+func (s *Server) refuseEagerly(c *conn, op zkwire.Op, d decoder) zkwire.Code {
+	if !s.cfg.EagerACL {
+		return zkwire.CodeOK
+	}
+
+	path := d.String()
+	parent, _, ok := splitPath(path)
+	ok = ok && !systemPath(path)
+	var perms int32
+	var list []acl
+	// A real server checks only these early (not multi and not the newer kinds of create).
+	switch op {
+	case zkwire.OpCreate, zkwire.OpCreate2:
+		d.Buffer()
+		path, perms, list = parent, permCreate, d.acls()
+	case zkwire.OpDelete:
+		path, perms = parent, permDelete
+	case zkwire.OpSetData:
+		perms, ok = permWrite, true
+	case zkwire.OpSetACL:
+		perms, list, ok = permAdmin, d.acls(), true
+	default:
+		return zkwire.CodeOK
+	}
+
+	// The leader answers these.
+	if d.Bad || !ok {
+		return zkwire.CodeOK
+	}
+
+	if op != zkwire.OpDelete && op != zkwire.OpSetData {
+		if _, result := resolveACL(list, c.ids); result != zkwire.CodeOK {
+			return result
+		}
+	}
+	// This server may lag, so a missing node proves nothing.
+	if n := c.tree.nodes[path]; n != nil && !allowed(n.acl, perms, c.ids) {
+		return zkwire.CodeNoAuth
+	}
+
+	return zkwire.CodeOK
 }
 
 // reply returns an empty answer with room for the header. All answers share one buffer: it belongs
@@ -122,6 +168,7 @@ func (s *Server) authenticate(c *conn, xid int32, d *decoder) bool {
 	var id identity
 	switch {
 	case scheme == "ip":
+		// The address was proved when the client connected.
 		id = c.ids[0]
 	case scheme == "digest" && credentials != nil && len(c.ids) < maxIdentities:
 		id = digestIdentity(credentials)
@@ -152,7 +199,7 @@ func forwarded(op zkwire.Op) bool {
 func (s *Server) sync(c *conn, xid int32, d *decoder) {
 	b, result := s.reply(), zkwire.CodeOK
 	if path, ok := d.NullableString(); ok {
-		b = zkwire.AppendString(b, path)
+		b = zkwire.AppendString(b, javaString(path))
 	} else {
 		b = zkwire.AppendBuffer(b, nil)
 	}
@@ -161,6 +208,23 @@ func (s *Server) sync(c *conn, xid int32, d *decoder) {
 	}
 
 	s.answer(c, xid, s.syncTo(c), result, b)
+}
+
+// javaString returns s as a server in Java writes it: a character that takes two of Java's chars
+// becomes six bytes.
+func javaString(s string) string {
+	var b []byte
+	for _, r := range s {
+		high, low := utf16.EncodeRune(r)
+		if high == utf8.RuneError {
+			b = utf8.AppendRune(b, r)
+			continue
+		}
+		for _, c := range []rune{high, low} {
+			b = append(b, 0xe0|byte(c>>12), 0x80|byte(c>>6)&0x3f, 0x80|byte(c)&0x3f)
+		}
+	}
+	return string(b)
 }
 
 // propose executes a request on the leader. It consumes a zxid even if it fails.
@@ -180,6 +244,7 @@ func (s *Server) propose(c *conn, xid int32, op zkwire.Op, d *decoder) {
 			d.NullableString()
 		}
 		if d.Int64(); d.Bad {
+			// This failure consumes no zxid (in a real server neither).
 			s.answer(c, xid, before, zkwire.CodeMarshallingError, b)
 			return
 		}
@@ -190,6 +255,7 @@ func (s *Server) propose(c *conn, xid int32, op zkwire.Op, d *decoder) {
 		b, result = s.write(c, op, d, b)
 	}
 
+	// In a real server, a failed write is a transaction too.
 	if s.tree.zxid == before {
 		s.commit(transaction{})
 	}
@@ -199,6 +265,7 @@ func (s *Server) propose(c *conn, xid int32, op zkwire.Op, d *decoder) {
 
 	s.answer(c, xid, s.tree.zxid, result, b)
 
+	// The write may have created the first container or TTL node.
 	s.scheduleReaping()
 	s.wakeBefore(s.reapAt)
 }
@@ -271,6 +338,7 @@ func (s *Server) answerRead(c *conn, xid int32, op zkwire.Op, d *decoder) bool {
 		b = b[:zkwire.ReplyBody]
 	}
 
+	// The answer to a ping has this xid, whatever xid the request had.
 	if op == zkwire.OpPing {
 		xid = zkwire.XidPing
 	}
@@ -308,12 +376,14 @@ func (s *Server) read(c *conn, op zkwire.Op, d *decoder, b []byte) (_ []byte, re
 			break
 		}
 		n := t.nodes[path]
+		// 3.8 answers exists without a permission.
 		if n != nil && s.cfg.is39() && !allowed(n.acl, permRead, c.ids) {
 			result = zkwire.CodeNoAuth
 			break
 		}
+		// exists sets its watch even if there is no node, to await its creation.
 		if watch {
-			t.data.add(path, c, watchOnce)
+			t.data.add(path, &c.watcher, watchOnce)
 		}
 		if n == nil {
 			result = zkwire.CodeNoNode
@@ -362,6 +432,7 @@ func (s *Server) read(c *conn, op zkwire.Op, d *decoder, b []byte) (_ []byte, re
 	case zkwire.OpWhoAmI:
 		b = zkwire.AppendInt32(b, int32(len(c.ids)))
 		for _, id := range c.ids {
+			// The hash of the password stays here.
 			user := id.id
 			if id.scheme == "digest" {
 				user, _, _ = strings.Cut(user, ":")
@@ -385,8 +456,8 @@ func (s *Server) read(c *conn, op zkwire.Op, d *decoder, b []byte) (_ []byte, re
 		if mode == 1 {
 			m = watchRecursive
 		}
-		t.data.add(path, c, m)
-		t.child.add(path, c, m)
+		t.data.add(path, &c.watcher, m)
+		t.child.add(path, &c.watcher, m)
 		b = zkwire.AppendInt32(b, 0)
 
 	case zkwire.OpCheckWatches, zkwire.OpRemoveWatches:
@@ -405,7 +476,7 @@ func (s *Server) readable(c *conn, path string, perms int32) (*node, zkwire.Code
 	if n == nil {
 		return nil, zkwire.CodeNoNode
 	}
-	if !c.verdicts.allowed(n.acl, perms, c.ids) {
+	if !allowed(n.acl, perms, c.ids) {
 		return nil, zkwire.CodeNoAuth
 	}
 	return n, zkwire.CodeOK
@@ -417,7 +488,7 @@ func (s *Server) getData(c *conn, path string, watch bool, b []byte) ([]byte, zk
 		return b, result
 	}
 	if watch {
-		c.tree.data.add(path, c, watchOnce)
+		c.tree.data.add(path, &c.watcher, watchOnce)
 	}
 	return appendStat(zkwire.AppendBuffer(b, n.data), n.stat()), zkwire.CodeOK
 }
@@ -429,7 +500,7 @@ func (s *Server) getChildren(c *conn, path string, watch, withStat bool, b []byt
 	}
 
 	if watch {
-		c.tree.child.add(path, c, watchOnce)
+		c.tree.child.add(path, &c.watcher, watchOnce)
 	}
 
 	b = zkwire.AppendInt32(b, int32(len(n.children)))
@@ -445,6 +516,7 @@ func (s *Server) getChildren(c *conn, path string, watch, withStat bool, b []byt
 
 func (s *Server) getEphemerals(c *conn, d *decoder, b []byte) []byte {
 	prefix, _ := d.NullableString()
+	// As in the real server, a blank prefix and the root mean all nodes.
 	if trimmed := strings.TrimSpace(prefix); trimmed == "" || trimmed == "/" {
 		prefix = ""
 	}
@@ -478,41 +550,45 @@ func (s *Server) setWatches(c *conn, op zkwire.Op, d *decoder) {
 	}
 
 	t := c.tree
+	// Watches of getData (and of exists, if there was a node).
 	for _, path := range data {
 		if n := t.nodes[path]; n == nil {
 			c.notify(eventDeleted, path, noZxid)
 		} else if n.mzxid > since {
 			c.notify(eventDataChanged, path, noZxid)
 		} else {
-			t.data.add(path, c, watchOnce)
+			t.data.add(path, &c.watcher, watchOnce)
 		}
 	}
 
+	// Watches of exists, from when there was no node.
 	for _, path := range exist {
 		if t.nodes[path] != nil {
 			c.notify(eventCreated, path, noZxid)
 		} else {
-			t.data.add(path, c, watchOnce)
+			t.data.add(path, &c.watcher, watchOnce)
 		}
 	}
 
+	// Watches of getChildren.
 	for _, path := range child {
 		if n := t.nodes[path]; n == nil {
 			c.notify(eventDeleted, path, noZxid)
 		} else if n.pzxid > since {
 			c.notify(eventChildrenChanged, path, noZxid)
 		} else {
-			t.child.add(path, c, watchOnce)
+			t.child.add(path, &c.watcher, watchOnce)
 		}
 	}
 
+	// As in the real server, persistent watches get no events for changes they have missed.
 	for _, path := range persistent {
-		t.child.add(path, c, watchNode)
-		t.data.add(path, c, watchNode)
+		t.child.add(path, &c.watcher, watchNode)
+		t.data.add(path, &c.watcher, watchNode)
 	}
 	for _, path := range recursive {
-		t.child.add(path, c, watchRecursive)
-		t.data.add(path, c, watchRecursive)
+		t.child.add(path, &c.watcher, watchRecursive)
+		t.data.add(path, &c.watcher, watchRecursive)
 	}
 }
 
@@ -548,6 +624,7 @@ func (s *Server) findWatches(c *conn, op zkwire.Op, d *decoder) zkwire.Code {
 
 	path, number := d.String(), d.Int32()
 	kind, ok := kinds[number]
+	// In 3.8 only checkWatches refuses a path without a slash.
 	relative := path != "" && !strings.Contains(path, "/")
 	if d.Bad || !ok || relative && op == zkwire.OpCheckWatches && !s.cfg.is39() {
 		d.Bad = true
@@ -562,9 +639,9 @@ func (s *Server) findWatches(c *conn, op zkwire.Op, d *decoder) zkwire.Code {
 		switch {
 		case !table.asked:
 		case op == zkwire.OpRemoveWatches:
-			found = table.remove(path, c, kind.modes) || found
+			found = table.remove(path, &c.watcher, kind.modes) || found
 		case s.cfg.is39():
-			found = table.has(path, c, kind.modes) || found
+			found = table.has(path, &c.watcher, kind.modes) || found
 		default:
 			// As in 3.8, watches of other clients count too.
 			found = table.watched(path) || found

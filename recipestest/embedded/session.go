@@ -11,21 +11,19 @@ import (
 
 // A session outlives its connections until it is closed or its timeout runs out.
 type session struct {
-	id       int64
-	password [zkwire.PasswordSize]byte
-	conn     *conn // nil while the client is away
-	timeout  time.Duration
-	expires  time.Duration // since the server's start; a multiple of its tick
+	sessionRecord
+	conn    *conn         // nil while the client is away
+	expires time.Duration // since the server's start; a multiple of its tick
 }
 
 // newSession starts a session. That is a transaction, so it consumes a zxid.
 func (s *Server) newSession(timeout time.Duration) *session {
-	ss := &session{id: s.nextSession, timeout: timeout}
+	ss := &session{sessionRecord: sessionRecord{id: s.nextSession, timeout: timeout}}
 	s.nextSession++
 	binary.LittleEndian.PutUint64(ss.password[:8], rand.Uint64())
 	binary.LittleEndian.PutUint64(ss.password[8:], rand.Uint64())
 
-	s.commit(transaction{began: ss})
+	s.commit(transaction{began: &ss.sessionRecord})
 	s.sessions[ss.id] = ss
 	s.touch(ss)
 	return ss
@@ -58,6 +56,7 @@ func (s *Server) expire(ss *session) {
 // connection. If the record of all that is too large, the server ends instead.
 func (s *Server) endSession(ss *session, cut bool) {
 	changes := s.tree.deletions(ss.id)
+	// A real server's record has the number of paths, and each path with its length.
 	size := 4
 	for _, ch := range changes {
 		size += 4 + len(ch.path)
@@ -69,7 +68,16 @@ func (s *Server) endSession(ss *session, cut bool) {
 	}
 
 	delete(s.sessions, ss.id)
-	s.commit(transaction{changes: changes, ended: ss, cut: cut})
+	x := transaction{changes: changes, ended: &ss.sessionRecord}
+	if cut {
+		// A client keeps its connection until its own server has applied the end of the session.
+		x.cut = func(t *tree) {
+			if ss.conn != nil && ss.conn.tree == t {
+				s.drop(ss.conn)
+			}
+		}
+	}
+	s.commit(x)
 }
 
 // reap deletes the nodes that are due, each in its own transaction. If a parent becomes due by
@@ -132,6 +140,7 @@ func (s *Server) housekeepOnce() {
 
 	now := time.Since(s.started)
 
+	// Followers come first: a report that is due now saves its sessions.
 	for _, f := range s.followers {
 		s.due = min(s.due, f.catchUp(now), f.report(now))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -34,95 +35,12 @@ func TestHandshakeAnswersReadOnlyFieldOnlyIfAsked(t *testing.T) {
 	require.Equal(t, []byte{0}, connect(t, s, hello{readOnly: true}).readOnly)
 }
 
-func TestSessionsAreDistinctAndConsumeAZxid(t *testing.T) {
-	t.Parallel()
-	s := start(t, embedded.Config{InMemory: true})
-	a := connect(t, s, hello{})
-	began := a.must(t, opPing, nil).zxid
-	b := connect(t, s, hello{})
-	require.NotZero(t, a.session)
-	require.NotEqual(t, a.session, b.session)
-	require.Len(t, a.password, 16)
-	require.NotEqual(t, a.password, b.password)
-	require.Equal(t, began+1, a.must(t, opPing, nil).zxid)
-	require.Equal(t, began+2, b.must(t, opCloseSession, nil).zxid)
-}
-
-func TestResumedSessionMovesToTheNewConnection(t *testing.T) {
-	t.Parallel()
-	s := start(t, embedded.Config{InMemory: true})
-	old := connect(t, s, hello{timeout: 10000})
-	require.Zero(t, old.must(t, opCreate, packet{}.create("/mine", nil, 1)).code)
-
-	resumed := connect(t, s, hello{session: old.session, password: old.password, timeout: 6000})
-	require.Equal(t, old.session, resumed.session)
-	require.Equal(t, old.password, resumed.password)
-	require.EqualValues(t, 6000, resumed.timeout)
-	_, err := old.receive()
-	require.ErrorIs(t, err, io.EOF)
-	a := resumed.must(t, opExists, packet{}.string("/mine").bool(false))
-	require.Equal(t, old.session, a.stat().owner)
-}
-
-func TestResumeNeedsThePassword(t *testing.T) {
-	t.Parallel()
-	s := start(t, embedded.Config{InMemory: true})
-	c := connect(t, s, hello{timeout: 10000})
-	for _, wrong := range []hello{
-		{session: c.session, password: make([]byte, 16)},
-		{session: c.session, password: nil},
-		{session: c.session + 1, password: c.password},
-		{session: -1, password: c.password},
-	} {
-		refused := connect(t, s, wrong)
-		require.Zero(t, refused.session)
-		require.Zero(t, refused.timeout)
-		require.Equal(t, make([]byte, 16), refused.password)
-		_, err := refused.receive()
-		require.ErrorIs(t, err, io.EOF)
-	}
-
-	// The session is not affected.
-	require.Equal(t, c.session, connect(t, s, hello{session: c.session, password: c.password}).session)
-}
-
-func TestClientsThatHaveSeenMoreAreRefused(t *testing.T) {
-	t.Parallel()
-	s := start(t, embedded.Config{InMemory: true})
-	c := connect(t, s, hello{timeout: 10000})
-	last := c.must(t, opPing, nil).zxid
-	_, err := handshake(openRaw(t, s), hello{seen: last + 1, session: c.session, password: c.password})
-	require.ErrorIs(t, err, io.EOF)
-	// Both its session and its connection live on.
-	require.Equal(t, last, c.must(t, opPing, nil).zxid)
-	require.NotZero(t, connect(t, s, hello{seen: last, session: c.session, password: c.password}).session)
-}
-
-func TestCloseSessionDeletesEphemeralNodesThenAnswersThenCloses(t *testing.T) {
-	t.Parallel()
-	s := start(t, embedded.Config{InMemory: true})
-	c, other := connect(t, s, hello{}), connect(t, s, hello{})
-	require.Zero(t, c.must(t, opCreate, packet{}.create("/b", nil, 1)).code)
-	require.Zero(t, c.must(t, opCreate, packet{}.create("/a", nil, 1)).code)
-	require.Zero(t, other.must(t, opGetData, packet{}.string("/a").bool(true)).code)
-
-	a := c.must(t, opCloseSession, nil)
-	require.Zero(t, a.code)
-	_, err := c.receive()
-	require.ErrorIs(t, err, io.EOF)
-	require.Equal(t, []string{"2 /a"}, other.sync(t))
-	st := other.must(t, opExists, packet{}.string("/").bool(false)).stat()
-	require.EqualValues(t, 1, st.children)
-	require.Equal(t, a.zxid, st.pzxid, "one transaction")
-	require.Zero(t, connect(t, s, hello{session: c.session, password: c.password}).session)
-}
-
 func TestExpireSessionActsAsIfTheTimeoutHadRunOut(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{InMemory: true})
 	c, other := connect(t, s, hello{}), connect(t, s, hello{})
-	require.Zero(t, c.must(t, opCreate, packet{}.create("/mine", nil, 1)).code)
-	require.Zero(t, other.must(t, opGetData, packet{}.string("/mine").bool(true)).code)
+	require.Zero(t, c.must(t, zkwire.OpCreate, packet{}.create("/mine", nil, 1)).code)
+	require.Zero(t, other.must(t, zkwire.OpGetData, packet{}.string("/mine").bool(true)).code)
 
 	require.True(t, s.ExpireSession(c.session))
 	require.False(t, s.ExpireSession(c.session))
@@ -130,12 +48,9 @@ func TestExpireSessionActsAsIfTheTimeoutHadRunOut(t *testing.T) {
 	_, err := c.receive()
 	require.ErrorIs(t, err, io.EOF)
 	require.Zero(t, connect(t, s, hello{session: c.session, password: c.password}).session)
-}
 
-func TestExpirySparesConnectionsOfOthers(t *testing.T) {
-	t.Parallel()
-	s := start(t, embedded.Config{InMemory: true})
-	c, other := connect(t, s, hello{}), connect(t, s, hello{})
+	// Connections of others stay, also if the session has none.
+	c = connect(t, s, hello{})
 	c.nc.Close()
 	require.True(t, s.ExpireSession(c.session))
 	require.Empty(t, other.sync(t))
@@ -169,7 +84,7 @@ func TestSessionsExpireNeverEarlyAndATickLateAtMost(t *testing.T) {
 
 func TestAnyRequestKeepsASessionAlive(t *testing.T) {
 	t.Parallel()
-	for name, op := range map[string]int32{"ping": opPing, "read": opExists, "failing write": opDelete} {
+	for name, op := range map[string]zkwire.Op{"ping": zkwire.OpPing, "read": zkwire.OpExists, "failing write": zkwire.OpDelete} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 				c := connect(t, s, hello{timeout: 4000})
@@ -187,10 +102,10 @@ func TestSessionWithoutAConnectionExpires(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		c, other := connect(t, s, hello{timeout: 4000}), connect(t, s, hello{timeout: 40000})
-		require.Zero(t, c.must(t, opCreate, packet{}.create("/mine", nil, 1)).code)
+		require.Zero(t, c.must(t, zkwire.OpCreate, packet{}.create("/mine", nil, 1)).code)
 		c.nc.Close()
 		time.Sleep(3900 * time.Millisecond)
-		require.Zero(t, other.must(t, opExists, packet{}.string("/mine").bool(true)).code)
+		require.Zero(t, other.must(t, zkwire.OpExists, packet{}.string("/mine").bool(true)).code)
 		time.Sleep(2200 * time.Millisecond)
 		require.Equal(t, []string{"2 /mine"}, other.sync(t))
 	})
@@ -236,15 +151,15 @@ func TestSendingLastAnswersTimesOut(t *testing.T) {
 		c := connect(t, s, hello{})
 		// An answer, and an event of the session's own end, that exceed what the connection
 		// buffers.
-		c.must(t, opCreate, packet{}.create("/big", make([]byte, 50_000), 0))
+		c.must(t, zkwire.OpCreate, packet{}.create("/big", make([]byte, 50_000), 0))
 		path := "/" + strings.Repeat("x", 50_000)
-		c.must(t, opCreate, packet{}.create(path, nil, 1))
-		c.must(t, opExists, packet{}.string(path).bool(true))
+		c.must(t, zkwire.OpCreate, packet{}.create(path, nil, 1))
+		c.must(t, zkwire.OpExists, packet{}.string(path).bool(true))
 
 		c.nc.SetDeadline(time.Time{})
 		_, err := c.nc.Write(append(
-			frame(packet{}.int32(1).int32(opGetData).string("/big").bool(false)),
-			frame(packet{}.int32(2).int32(opCloseSession))...))
+			frame(packet{}.int32(1).op(zkwire.OpGetData).string("/big").bool(false)),
+			frame(packet{}.int32(2).op(zkwire.OpCloseSession))...))
 		require.NoError(t, err)
 
 		time.Sleep(time.Minute)
@@ -264,7 +179,7 @@ func TestRequestsOfAnEndedSessionAreNotCarriedOut(t *testing.T) {
 
 		var creates packet
 		for range burst {
-			creates = append(creates, frame(packet{}.int32(1).int32(opCreate).create("/n-", nil, 3))...)
+			creates = append(creates, frame(packet{}.int32(1).op(zkwire.OpCreate).create("/n-", nil, 3))...)
 		}
 
 		written := make(chan struct{})
@@ -280,7 +195,7 @@ func TestRequestsOfAnEndedSessionAreNotCarriedOut(t *testing.T) {
 		_, err = io.Copy(io.Discard, c.nc)
 		require.NoError(t, err)
 
-		names := witness.must(t, opGetChildren, packet{}.string("/").bool(false)).strings()
+		names := witness.must(t, zkwire.OpGetChildren, packet{}.string("/").bool(false)).Strings()
 		require.Equal(t, []string{"zookeeper"}, names, "no node may outlive its session")
 	}
 }
@@ -290,20 +205,20 @@ func TestEnforceAuthDemandsCredentials(t *testing.T) {
 	s := start(t, embedded.Config{InMemory: true, EnforceAuth: true})
 	c := connect(t, s, hello{})
 	const authenticationRequired = -124
-	require.EqualValues(t, authenticationRequired, c.must(t, opPing, nil).code)
-	_, err := c.call(opPing, nil)
+	require.EqualValues(t, authenticationRequired, c.must(t, zkwire.OpPing, nil).code)
+	_, err := c.call(zkwire.OpPing, nil)
 	require.Error(t, err, "the connection has ended")
 
 	c = connect(t, s, hello{})
-	c.must(t, opAuth, packet{}.int32(0).string("digest").buffer([]byte("me:secret")))
-	require.Zero(t, c.must(t, opPing, nil).code)
+	c.must(t, zkwire.OpAuth, packet{}.int32(0).string("digest").buffer([]byte("me:secret")))
+	require.Zero(t, c.must(t, zkwire.OpPing, nil).code)
 }
 
 // The end of a session is one record, with the paths of all of its ephemeral nodes.
 func TestServerEndsWithASessionThatIsTooLargeToBeLogged(t *testing.T) {
 	const limit = 4 + 2*(4+len("/12345678"))
 	for name, end := range map[string]func(*testing.T, *embedded.Server, *wireClient){
-		"closed":          func(t *testing.T, s *embedded.Server, c *wireClient) { c.call(opCloseSession, nil) },
+		"closed":          func(t *testing.T, s *embedded.Server, c *wireClient) { c.call(zkwire.OpCloseSession, nil) },
 		"expired":         func(t *testing.T, s *embedded.Server, c *wireClient) { time.Sleep(away) },
 		"expired by hand": func(t *testing.T, s *embedded.Server, c *wireClient) { s.ExpireSession(c.session) },
 	} {
@@ -316,7 +231,7 @@ func TestServerEndsWithASessionThatIsTooLargeToBeLogged(t *testing.T) {
 					require.NoError(t, s.Err())
 					c := connect(t, s, hello{})
 					for _, path := range []string{"/12345678", second} {
-						require.Zero(t, c.must(t, opCreate, packet{}.create(path, []byte("data does not count"), 1)).code)
+						require.Zero(t, c.must(t, zkwire.OpCreate, packet{}.create(path, []byte("data does not count"), 1)).code)
 					}
 					end(t, s, c)
 				}
@@ -336,8 +251,8 @@ func TestSessionThatIsTooLargeToBeLoggedSurvivesItsServer(t *testing.T) {
 	require.NoError(t, err)
 	c := connect(t, s, hello{})
 	for range 2 {
-		require.Contains(t, []int32{0, codeNodeExists}, c.must(t, opCreate, packet{}.create("/ephemeral", nil, 1)).code)
-		_, err = c.call(opCloseSession, nil)
+		require.Contains(t, []zkwire.Code{0, zkwire.CodeNodeExists}, c.must(t, zkwire.OpCreate, packet{}.create("/ephemeral", nil, 1)).code)
+		_, err = c.call(zkwire.OpCloseSession, nil)
 		require.Error(t, err)
 		require.Error(t, s.Close())
 		if s, err = embedded.Start(cfg); err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
@@ -12,17 +11,8 @@ import (
 // A state is everything that a server keeps across restarts.
 type state struct {
 	tree        *tree
-	sessions    map[int64]*session
+	sessions    map[int64]sessionRecord
 	nextSession int64
-}
-
-// snapshot returns a copy of the server's state. The caller holds mu.
-func (s *Server) snapshot() *state {
-	st := &state{tree: s.tree.clone(), sessions: make(map[int64]*session), nextSession: s.nextSession}
-	for id, ss := range s.sessions {
-		st.sessions[id] = &session{id: id, password: ss.password, timeout: ss.timeout}
-	}
-	return st
 }
 
 // The kinds of a snapshot's entries.
@@ -61,10 +51,11 @@ func (st *state) entries(yield func([]byte) bool) {
 		}
 	}
 
-	yield(zkwire.AppendInt64(zkwire.AppendInt32(b[:0], entryEnd), st.nextSession))
+	b = zkwire.AppendInt64(zkwire.AppendInt32(b[:0], entryEnd), st.nextSession)
+	yield(zkwire.AppendInt64(b, st.tree.zxid))
 }
 
-// A loader builds a state from a snapshot and logs.
+// A loader builds a state from a snapshot and the transactions since.
 type loader struct {
 	state
 	complete bool             // the end of the snapshot has been read
@@ -73,14 +64,17 @@ type loader struct {
 
 func newLoader() *loader {
 	return &loader{
-		state: state{sessions: make(map[int64]*session)},
+		state: state{sessions: make(map[int64]sessionRecord)},
 		lists: make(map[string][]acl),
 	}
 }
 
-// entries loads a payload of a snapshot.
-func (l *loader) entries(payload []byte) error {
+// load loads a payload of a data file.
+func (l *loader) load(payload []byte) error {
 	d := &decoder{zkwire.Decoder{Rest: payload}}
+	if l.complete {
+		return l.transactions(d)
+	}
 	for len(d.Rest) > 0 {
 		if l.complete {
 			return fmt.Errorf("there are entries after the end")
@@ -95,8 +89,11 @@ func (l *loader) entries(payload []byte) error {
 			ss := d.session()
 			l.sessions[ss.id] = ss
 		case entryEnd:
-			l.nextSession = d.Int64()
-			l.complete = l.tree != nil
+			if l.tree == nil {
+				return fmt.Errorf("the snapshot has no root")
+			}
+			l.nextSession, l.tree.zxid = d.Int64(), d.Int64()
+			l.complete = true
 		default:
 			return fmt.Errorf("an entry is of unknown kind %d", kind)
 		}
@@ -144,9 +141,7 @@ func (l *loader) placeFor(path string) (*node, error) {
 	return parent, nil
 }
 
-// transactions loads a payload of a log.
-func (l *loader) transactions(payload []byte) error {
-	d := &decoder{zkwire.Decoder{Rest: payload}}
+func (l *loader) transactions(d *decoder) error {
 	for len(d.Rest) > 0 {
 		x := l.transaction(d)
 		switch {
@@ -158,13 +153,15 @@ func (l *loader) transactions(payload []byte) error {
 
 		l.tree.zxid = x.zxid
 		for _, ch := range x.changes {
+			// apply would panic on a change that doesn't fit (a good checksum only proves that it
+			// was written like this).
 			if err := l.fits(ch); err != nil {
 				return fmt.Errorf("transaction %#x: %w", x.zxid, err)
 			}
 			l.tree.apply(ch, x.at.UnixMilli())
 		}
 		if ss := x.began; ss != nil {
-			l.sessions[ss.id] = ss
+			l.sessions[ss.id] = *ss
 			l.nextSession = ss.id + 1
 		}
 		if x.ended != nil {
@@ -210,20 +207,6 @@ func appendNode(b []byte, n *node) []byte {
 	return zkwire.AppendInt64(b, n.owner)
 }
 
-func appendSession(b []byte, ss *session) []byte {
-	b = zkwire.AppendBuffer(zkwire.AppendInt64(b, ss.id), ss.password[:])
-	return zkwire.AppendInt64(b, ss.timeout.Milliseconds())
-}
-
-func (d *decoder) session() *session {
-	ss := &session{id: d.Int64()}
-	if copy(ss.password[:], d.Buffer()) != len(ss.password) {
-		d.Bad = true
-	}
-	ss.timeout = time.Duration(d.Int64()) * time.Millisecond
-	return ss
-}
-
 // list returns the next access control list.
 func (l *loader) list(d *decoder) []acl {
 	before := d.Rest
@@ -237,63 +220,4 @@ func (l *loader) list(d *decoder) []acl {
 	}
 	l.lists[encoded] = list
 	return list
-}
-
-func appendTransaction(b []byte, x transaction) []byte {
-	b = zkwire.AppendInt64(zkwire.AppendInt64(b, x.zxid), x.at.UnixMilli())
-
-	b = zkwire.AppendBool(b, x.began != nil)
-	if x.began != nil {
-		b = appendSession(b, x.began)
-	}
-	b = zkwire.AppendBool(b, x.ended != nil)
-	if x.ended != nil {
-		b = zkwire.AppendInt64(b, x.ended.id)
-	}
-
-	b = zkwire.AppendInt32(b, int32(len(x.changes)))
-	for _, ch := range x.changes {
-		b = zkwire.AppendString(zkwire.AppendInt32(b, int32(ch.op)), ch.path)
-		switch ch.op {
-		case zkwire.OpCreate:
-			b = appendACLs(zkwire.AppendBuffer(b, ch.data), ch.acl)
-			b = zkwire.AppendInt32(zkwire.AppendInt64(b, ch.owner), ch.creates)
-		case zkwire.OpSetData:
-			b = zkwire.AppendInt32(zkwire.AppendBuffer(b, ch.data), ch.version)
-		case zkwire.OpSetACL:
-			b = zkwire.AppendInt32(appendACLs(b, ch.acl), ch.version)
-		case opSetSequence:
-			b = zkwire.AppendInt32(b, ch.creates)
-		}
-	}
-
-	return b
-}
-
-// transaction returns the next transaction. The caller checks d.Bad.
-func (l *loader) transaction(d *decoder) transaction {
-	x := transaction{zxid: d.Int64(), at: time.UnixMilli(d.Int64())}
-	if d.Bool() {
-		x.began = d.session()
-	}
-	if d.Bool() {
-		x.ended = &session{id: d.Int64()}
-	}
-
-	d.Vector(func() {
-		ch := change{op: zkwire.Op(d.Int32()), path: d.String()}
-		switch ch.op {
-		case zkwire.OpCreate:
-			ch.data, ch.acl = d.Buffer(), l.list(d)
-			ch.owner, ch.creates = d.Int64(), d.Int32()
-		case zkwire.OpSetData:
-			ch.data, ch.version = d.Buffer(), d.Int32()
-		case zkwire.OpSetACL:
-			ch.acl, ch.version = l.list(d), d.Int32()
-		case opSetSequence:
-			ch.creates = d.Int32()
-		}
-		x.changes = append(x.changes, ch)
-	})
-	return x
 }

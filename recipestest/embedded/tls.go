@@ -5,13 +5,13 @@ import (
 	"net"
 )
 
-// secured returns the server's end of a connection. It speaks TLS if the server is configured for
-// TLS. The handshake comes with the first packet.
-func (s *Server) secured(nc net.Conn) net.Conn {
-	if s.cfg.TLS == nil {
+// secured returns the server's end of a connection. It speaks TLS unless cfg is nil. The handshake
+// comes with the first packet.
+func secured(nc net.Conn, cfg *tls.Config) net.Conn {
+	if cfg == nil {
 		return nc
 	}
-	return secureConn{tls.Server(nc, s.cfg.TLS)}
+	return secureConn{tls.Server(nc, cfg)}
 }
 
 // A secureConn closes without an alert, because an alert could block.

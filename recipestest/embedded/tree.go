@@ -206,8 +206,6 @@ type view struct {
 	session int64
 	ids     []identity
 
-	verdicts verdicts
-
 	enforceQuota bool
 
 	pending map[string]*record // a nil entry is a deleted node; a nil map records nothing
@@ -247,6 +245,7 @@ func (v *view) expect(path string, r *record) {
 }
 
 func (v *view) prepareCreate(r createRequest) (change, zkwire.Code) {
+	// The checks are in the real server's order, which decides the error that a client gets.
 	if r.flags < 0 || r.flags >= flagsEnd {
 		return change{}, zkwire.CodeBadArguments
 	}
@@ -269,7 +268,7 @@ func (v *view) prepareCreate(r createRequest) (change, zkwire.Code) {
 	if !ok {
 		return change{}, zkwire.CodeNoNode
 	}
-	if !v.verdicts.allowed(parent.acl, permCreate, v.ids) {
+	if !allowed(parent.acl, permCreate, v.ids) {
 		return change{}, zkwire.CodeNoAuth
 	}
 
@@ -303,6 +302,7 @@ func (v *view) prepareCreate(r createRequest) (change, zkwire.Code) {
 		owner = v.session
 	}
 
+	// Later writes of this transaction find the new node.
 	parent.creates++
 	parent.children++
 	v.expect(parentPath, &parent)
@@ -323,7 +323,8 @@ func (v *view) prepareDelete(path string, version int32) (change, zkwire.Code) {
 	if !ok {
 		return change{}, zkwire.CodeNoNode
 	}
-	if !v.verdicts.allowed(parent.acl, permDelete, v.ids) {
+	// To delete a node takes a permission on its parent.
+	if !allowed(parent.acl, permDelete, v.ids) {
 		return change{}, zkwire.CodeNoAuth
 	}
 
@@ -353,6 +354,7 @@ func (v *view) prepareSetData(path string, data []byte, version int32) (change, 
 		before = len(old.data)
 	}
 
+	// As in the real server, the quota is checked before the version.
 	if v.exceeds(path, 0, len(data)-before) {
 		return change{}, zkwire.CodeQuotaExceeded
 	}
@@ -383,6 +385,7 @@ func (v *view) prepareSetACL(path string, list []acl, version int32) (change, zk
 		return change{}, zkwire.CodeBadVersion
 	}
 
+	// No later write can depend on this change, because a transaction can't have a setACL.
 	return change{op: zkwire.OpSetACL, path: path, acl: list, version: n.aversion + 1}, zkwire.CodeOK
 }
 
@@ -406,7 +409,7 @@ func (v *view) writable(path string, perms int32) (record, zkwire.Code) {
 	if !ok {
 		return record{}, zkwire.CodeNoNode
 	}
-	if !v.verdicts.allowed(n.acl, perms, v.ids) {
+	if !allowed(n.acl, perms, v.ids) {
 		return record{}, zkwire.CodeNoAuth
 	}
 	return n, zkwire.CodeOK
@@ -455,6 +458,7 @@ func (t *tree) create(ch change, now int64) stat {
 		path: ch.path, data: ch.data, acl: ch.acl, owner: ch.owner,
 		czxid: t.zxid, mzxid: t.zxid, pzxid: t.zxid, ctime: now, mtime: now,
 	}, parent)
+	// Take the stat before counting, which can replace the data of a quota's node.
 	s := n.stat()
 	t.count(n.path, 1, len(n.data))
 	t.countAll(n)
@@ -511,6 +515,7 @@ func (t *tree) due(now int64) []string {
 		}
 	}
 
+	// Map order is random, but the same requests must have the same effects.
 	slices.Sort(due)
 	return due
 }
@@ -526,8 +531,8 @@ func (t *tree) quotaOf(path string) string {
 	return path
 }
 
-// exceeds reports whether a write at path, which adds so many nodes and bytes, exceeds a quota. As
-// in a real server, earlier writes of the same transaction don't count.
+// exceeds reports whether a write at path that adds so many nodes and bytes exceeds a quota.
+// Earlier writes of the same transaction don't count (as in a real server).
 func (v *view) exceeds(path string, nodes, bytes int) bool {
 	if !v.enforceQuota {
 		return false
@@ -542,7 +547,7 @@ func (v *view) exceeds(path string, nodes, bytes int) bool {
 		limits.refuses("byteHardLimit", used["bytes"], int64(bytes))
 }
 
-// count counts nodes and bytes, added at path, in the quota above it.
+// count counts nodes and bytes that were added at path in the quota above it.
 func (t *tree) count(path string, nodes, bytes int) {
 	if limited := t.quotaOf(path); limited != "" {
 		if stats := t.nodes[quotaRoot+limited+quotaStats]; stats != nil {

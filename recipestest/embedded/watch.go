@@ -28,32 +28,42 @@ const (
 	watchAny = watchOnce | watchNode | watchRecursive
 )
 
+// A watcher is a connection as the tables of watches know it.
+type watcher struct {
+	serial int        // order of arrival
+	ids    []identity // what it may read depends on them
+	addsUp bool       // a new watch on a path does not replace the watch before it (3.9)
+	round  uint64     // of the last event
+	notify func(event eventType, path string, zxid int64)
+}
+
 // A watchTable holds the watches of connections on paths. A server has two tables: one for the data
 // and the existence of nodes, and one for their children.
 type watchTable struct {
-	paths     map[string]map[*conn]watchMode
-	conns     map[*conn]map[string]struct{}
+	paths     map[string]map[*watcher]watchMode
+	conns     map[*watcher]map[string]struct{}
 	recursive int // how many connections and paths have watchRecursive
-	firing    []*conn
+	firing    []*watcher
 }
 
 func newWatchTable() *watchTable {
 	return &watchTable{
-		paths: make(map[string]map[*conn]watchMode),
-		conns: make(map[*conn]map[string]struct{}),
+		paths: make(map[string]map[*watcher]watchMode),
+		conns: make(map[*watcher]map[string]struct{}),
 	}
 }
 
 // add adds a watch. In 3.8 it replaces the connection's watch on the path.
-func (t *watchTable) add(path string, c *conn, mode watchMode) {
-	if c.srv.cfg.is39() {
+func (t *watchTable) add(path string, c *watcher, mode watchMode) {
+	if c.addsUp {
 		mode |= t.paths[path][c]
 	}
+	// remove also corrects the number of recursive watches, so begin from none.
 	t.remove(path, c, watchAny)
 
 	watchers := t.paths[path]
 	if watchers == nil {
-		watchers = make(map[*conn]watchMode)
+		watchers = make(map[*watcher]watchMode)
 		t.paths[path] = watchers
 	}
 	watchers[c] = mode
@@ -72,7 +82,7 @@ func (t *watchTable) add(path string, c *conn, mode watchMode) {
 
 // remove removes a connection's watches of some modes on a path, and reports whether there were
 // any.
-func (t *watchTable) remove(path string, c *conn, modes watchMode) bool {
+func (t *watchTable) remove(path string, c *watcher, modes watchMode) bool {
 	had := t.paths[path][c]
 	if had&modes == 0 {
 		return false
@@ -99,14 +109,14 @@ func (t *watchTable) remove(path string, c *conn, modes watchMode) bool {
 }
 
 // removeAll removes every watch of a connection.
-func (t *watchTable) removeAll(c *conn) {
+func (t *watchTable) removeAll(c *watcher) {
 	for path := range t.conns[c] {
 		t.remove(path, c, watchAny)
 	}
 }
 
 // has reports whether a connection has a watch of one of these modes on a path.
-func (t *watchTable) has(path string, c *conn, modes watchMode) bool {
+func (t *watchTable) has(path string, c *watcher, modes watchMode) bool {
 	return t.paths[path][c]&modes != 0
 }
 
@@ -138,6 +148,7 @@ func (t *watchTable) fire(path string, event eventType, zxid int64, list []acl, 
 		}
 	}
 
+	// Recursive watches on ancestors get the child's event instead of childrenChanged.
 	if t.recursive > 0 && event != eventChildrenChanged {
 		for parent := path; parent != "/"; {
 			parent = parent[:strings.LastIndexByte(parent, '/')]
@@ -154,7 +165,7 @@ func (t *watchTable) fire(path string, event eventType, zxid int64, list []acl, 
 	}
 
 	// Map order is random, but the same requests must have the same effects.
-	slices.SortFunc(firing, func(a, b *conn) int { return cmp.Compare(a.serial, b.serial) })
+	slices.SortFunc(firing, func(a, b *watcher) int { return cmp.Compare(a.serial, b.serial) })
 	for _, c := range firing {
 		if allowed(list, permRead, c.ids) {
 			c.notify(event, path, zxid)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
 
 // A Cluster is a ZooKeeper of real members, for one test. The traffic between members passes
@@ -20,9 +20,10 @@ import (
 // longer than three minutes, it fails the test that called [Start]. Call the methods from that
 // test's goroutine, or from a subtest's while no other subtest runs.
 type Cluster struct {
-	tb       testing.TB
+	tb       testing.TB // nil for the server that all tests share
 	launcher launch.Launcher
 	members  []*Member
+	took     time.Duration // to start
 }
 
 // Start starts an ensemble of n members (or one standalone server if n is 1), and returns when all
@@ -42,49 +43,59 @@ func Start(tb testing.TB, n int, opts ...Option) *Cluster {
 		unavailable(tb, err)
 	}
 
-	begin := time.Now()
 	c := &Cluster{tb: tb, launcher: launcher}
-	for id := 1; id <= n; id++ {
-		m, err := newMember(c, id)
-		c.check("member", err)
-		c.members = append(c.members, m)
+	// Before the start, so that a cluster that fails to start is removed too.
+	tb.Cleanup(func() {
+		if err := c.end(); err != nil {
+			tb.Errorf("ensemble: %v", err)
+		}
+	})
+	if err := c.start(n, newSettings(opts)); err != nil {
+		tb.Fatalf("ensemble: start: %v", err)
 	}
-
-	tb.Cleanup(c.end)
-	c.check("start", c.launch(newSettings(opts)))
-	c.WaitHealthy()
-
-	tb.Logf("ensemble: ZooKeeper at %s, each member %v, up after %v",
-		c.ConnectString(), launcher, time.Since(begin).Round(time.Millisecond))
+	tb.Logf("ensemble: %s", c.about())
 	return c
 }
 
-// launch connects the members by links and starts them, all at the same time.
-func (c *Cluster) launch(settings *settings) error {
-	specs := make([]launch.Spec, len(c.members))
-	for i, m := range c.members {
+// start starts members, and waits until they are healthy.
+func (c *Cluster) start(n int, settings *settings) error {
+	begin := time.Now()
+	for id := 1; id <= n; id++ {
+		at, err := reach.NewPlace(c.launcher.Bind())
+		if err != nil {
+			return err
+		}
+		c.members = append(c.members, &Member{cluster: c, id: id, at: at, links: make(map[*Member]*reach.Link)})
+	}
+
+	// A server's config names its links, so create all links first.
+	specs := make(map[*Member]launch.Spec)
+	for _, m := range c.members {
 		peers, err := m.linkUp()
 		if err != nil {
 			return err
 		}
-		specs[i] = settings.spec(m.id, m.at, peers)
+		specs[m] = settings.spec(m.id, m.at, peers)
 	}
 
-	errs := make([]error, len(c.members))
-	var launched sync.WaitGroup
-	for i, m := range c.members {
-		launched.Go(func() { m.server, errs[i] = launch.Start(c.launcher, specs[i]) })
+	// Members wait for each other, so start all at once.
+	err := reach.Each(c.members, func(m *Member) (err error) {
+		m.server, err = launch.Start(c.launcher, specs[m])
+		return err
+	})
+	if err == nil {
+		err = c.poll("a healthy cluster", c.unhealthy)
 	}
-	launched.Wait()
-	return errors.Join(errs...)
+	c.took = time.Since(begin)
+	return err
 }
 
-func (c *Cluster) end() {
-	var ended sync.WaitGroup
-	for _, m := range c.members {
-		ended.Go(m.end)
-	}
-	ended.Wait()
+// end kills the servers and removes their data.
+func (c *Cluster) end() error { return reach.Each(c.members, (*Member).end) }
+
+// about says where the servers are, and where they run.
+func (c *Cluster) about() string {
+	return fmt.Sprintf("ZooKeeper at %s, each member %v, up after %v", c.ConnectString(), c.launcher, c.took.Round(time.Millisecond))
 }
 
 // ConnectString returns the client addresses of all members.
@@ -111,13 +122,7 @@ func (c *Cluster) Leader() *Member {
 	c.tb.Helper()
 	var leader *Member
 	c.wait("leader", func() error {
-		var newest uint64
-		for m, r := range c.reports() {
-			if r.Leads() && (leader == nil || r.Epoch() > newest) {
-				leader, newest = m, r.Epoch()
-			}
-		}
-		if leader == nil {
+		if leader = reach.Leader(c.reports()); leader == nil {
 			return errors.New("no member leads")
 		}
 		return nil
@@ -151,6 +156,7 @@ func (c *Cluster) Followers() []*Member {
 // returns when all serve. Sessions don't age meanwhile.
 func (c *Cluster) Restart() {
 	c.tb.Helper()
+	// All must be down at the same time.
 	for _, m := range c.members {
 		m.Stop()
 	}
@@ -166,84 +172,35 @@ func (c *Cluster) WaitHealthy() {
 	c.wait("a healthy cluster", c.unhealthy)
 }
 
-// unhealthy returns why the cluster is not healthy, or nil if it is.
+// unhealthy returns why the cluster isn't healthy, or nil if it is.
 func (c *Cluster) unhealthy() error {
-	reports := c.reports()
-	var leaders []*Member
-	for _, m := range c.members {
-		r, ok := reports[m]
-		if !ok {
-			return fmt.Errorf("member %d does not serve", m.id)
-		}
-		if r.Leads() {
-			leaders = append(leaders, m)
-		}
-	}
-
-	if len(leaders) != 1 {
-		return fmt.Errorf("%d members lead", len(leaders))
-	}
-	if len(c.members) == 1 {
-		return nil
-	}
-
-	synced, err := launch.SyncedFollowers(leaders[0].ConnectString())
-	if err == nil && synced != len(c.members)-1 {
-		err = fmt.Errorf("%d followers are synced", synced)
-	}
+	_, _, err := reach.SyncedLeader(c.members, (*Member).ConnectString)
 	return err
 }
 
-// reports asks all members for a report at the same time. It returns the reports of members that
-// serve.
-func (c *Cluster) reports() map[*Member]launch.Report {
-	var (
-		mu      sync.Mutex
-		reports = make(map[*Member]launch.Report)
-		asked   sync.WaitGroup
-	)
-
-	for _, m := range c.members {
-		asked.Go(func() {
-			r, err := launch.AskReport(m.ConnectString())
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			reports[m] = r
-		})
-	}
-
-	asked.Wait()
-	return reports
+func (c *Cluster) reports() map[*Member]reach.Report {
+	return reach.Reports(c.members, (*Member).ConnectString)
 }
 
-// wait polls until check returns nil.
+// wait polls until check returns nil, or fails the test.
 func (c *Cluster) wait(what string, check func() error) {
 	c.tb.Helper()
+	if err := c.poll(what, check); err != nil {
+		c.tb.Fatalf("ensemble: %v", err)
+	}
+}
+
+// poll polls until check returns nil. Its error has the ends of the members' logs.
+func (c *Cluster) poll(what string, check func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), launch.Timeout)
 	defer cancel()
-	if err := launch.Poll(ctx, check); err != nil {
-		c.fail(fmt.Errorf("waiting for %s: %w", what, err))
+	err := reach.Poll(ctx, check)
+	if err == nil {
+		return nil
 	}
-}
-
-// check fails the test if err is not nil.
-func (c *Cluster) check(what string, err error) {
-	c.tb.Helper()
-	if err != nil {
-		c.fail(fmt.Errorf("%s: %w", what, err))
-	}
-}
-
-// fail fails the test with the logs of all members.
-func (c *Cluster) fail(err error) {
-	c.tb.Helper()
+	err = fmt.Errorf("waiting for %s: %w", what, err)
 	for _, m := range c.members {
-		if m.server != nil {
-			c.tb.Logf("ensemble: member %d:\n%s", m.id, m.server.Tail())
-		}
+		err = fmt.Errorf("%w\nmember %d:\n%s", err, m.id, m.server.Tail())
 	}
-	c.tb.Fatalf("ensemble: %v", err)
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
 
 // An Option configures the servers that [Start] starts.
@@ -51,6 +52,7 @@ func WithTLS(certificateAndKey, clientCAs []byte) Option {
 		s.tls = true
 		s.files["tls.pem"] = certificateAndKey
 		s.config = append(s.config,
+			// Only the Netty factory speaks TLS.
 			"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
 			"ssl.keyStore.location={dir}/tls.pem",
 			"ssl.keyStore.type=PEM",
@@ -80,23 +82,9 @@ func newSettings(opts []Option) *settings {
 
 // spec describes one server. The peer lines name the members of its ensemble. Without peers the
 // server is standalone.
-func (s *settings) spec(id int, at launch.Place, peers []string) launch.Spec {
-	config := []string{
-		"tickTime=500", // grants sessions of 1 s to 10 s
-		"initLimit=20",
-		fmt.Sprintf("syncLimit=%d", s.syncLimit),
-		fmt.Sprintf("clientPort=%d", at.Client),
-		"clientPortAddress=" + at.Bind,
-		"maxClientCnxns=0",
-		"4lw.commands.whitelist=*",
-		"admin.enableServer=false",
-		"extendedTypesEnabled=true",
-		"forceSync=no",
-		"preAllocSize=1024",
-		// By default, members that have lost each other retry only once a minute.
-		"fastleader.maxNotificationInterval=1000",
-	}
-
+func (s *settings) spec(id int, at reach.Place, peers []string) launch.Spec {
+	// A test's data needn't survive the machine.
+	config := append(launch.Config(at.Bind, at.Client, s.syncLimit), "forceSync=no")
 	ports := []int{at.Client, at.Quorum, at.Election}
 	if s.tls {
 		config = append(config, fmt.Sprintf("secureClientPort=%d", at.Secure), "secureClientPortAddress="+at.Bind)

@@ -1,14 +1,7 @@
 package ensemble_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"testing"
 	"time"
@@ -22,11 +15,12 @@ import (
 
 func TestOptionsReachTheServer(t *testing.T) {
 	suite.Needs(t, ensemble.Real(t), suite.TLS)
-	certificate, pool, text := newCertificate(t)
+	a := suite.NewAuthority(t)
+	certificate, key := a.Pair(t, "localhost", "everybody")
 	cluster := ensemble.Start(t, 1,
 		ensemble.WithJVMFlags("-Djute.maxbuffer=2000"),
 		ensemble.WithConfig("maxSessionTimeout=30000"),
-		ensemble.WithTLS(text, text),
+		ensemble.WithTLS(append(certificate, key...), a.PEM()),
 	)
 	server := cluster.Leader()
 
@@ -36,7 +30,9 @@ func TestOptionsReachTheServer(t *testing.T) {
 	_, err = conn.Create("/large", make([]byte, 3000), 0, zk.WorldACL(zk.PermAll))
 	require.ErrorIs(t, err, zk.ErrConnectionClosed)
 
-	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{certificate}}
+	pair, err := tls.X509KeyPair(certificate, key)
+	require.NoError(t, err)
+	config := &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{pair}, ServerName: "localhost"}
 	secure := dial(t, server.SecureConnectString(), 30*time.Second,
 		func(network, address string, timeout time.Duration) (net.Conn, error) {
 			return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
@@ -44,33 +40,4 @@ func TestOptionsReachTheServer(t *testing.T) {
 	exists, _, err := secure.Exists("/small")
 	require.NoError(t, err)
 	require.True(t, exists)
-}
-
-// newCertificate creates a self-signed certificate for server and clients. It returns the
-// certificate, a pool of it alone, and both certificate and key as PEM.
-func newCertificate(t *testing.T) (tls.Certificate, *x509.CertPool, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "ensemble"},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().Add(time.Hour),
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-
-	certText := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	keyText := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
-	certificate, err := tls.X509KeyPair(certText, keyText)
-	require.NoError(t, err)
-	pool := x509.NewCertPool()
-	require.True(t, pool.AppendCertsFromPEM(certText))
-	return certificate, pool, append(certText, keyText...)
 }

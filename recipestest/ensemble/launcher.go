@@ -8,7 +8,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
-// leftOut returns an error if this run leaves real servers out, and otherwise nil.
+// leftOut returns an error if this run leaves real servers out.
 func leftOut() error {
 	if os.Getenv("ZKRECIPES_REAL") == "0" {
 		return fmt.Errorf("%w: ZKRECIPES_REAL=0 leaves real servers out", launch.ErrUnavailable)

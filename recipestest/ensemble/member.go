@@ -5,22 +5,18 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
 
 // A Member is one server of a [Cluster].
 type Member struct {
 	cluster  *Cluster
 	id       int
-	at       launch.Place
+	at       reach.Place
 	server   *launch.Supervisor
-	links    map[*Member]*launch.Link // to the members that it dials
+	links    map[*Member]*reach.Link // to the members that it dials
 	isolated bool
 	delay    time.Duration
-}
-
-func newMember(c *Cluster, id int) (*Member, error) {
-	at, err := launch.NewPlace(c.launcher.Bind())
-	return &Member{cluster: c, id: id, at: at, links: make(map[*Member]*launch.Link)}, err
 }
 
 // linkUp creates the links to all other members. It returns the lines of m's zoo.cfg that list the
@@ -37,13 +33,13 @@ func (m *Member) linkUp() ([]string, error) {
 		host, quorum, election := "0.0.0.0", m.at.Quorum, m.at.Election
 
 		if peer != m {
-			l := launch.NewLink()
+			l := reach.NewLink()
 			m.links[peer] = l
 			var err error
-			if quorum, err = l.Listen(launch.Local(0), launch.Local(peer.at.Quorum)); err != nil {
+			if quorum, err = l.Listen(reach.Local(0), reach.Local(peer.at.Quorum)); err != nil {
 				return nil, err
 			}
-			if election, err = l.Listen(launch.Local(0), launch.Local(peer.at.Election)); err != nil {
+			if election, err = l.Listen(reach.Local(0), reach.Local(peer.at.Election)); err != nil {
 				return nil, err
 			}
 			host = m.cluster.launcher.Loopback()
@@ -54,32 +50,31 @@ func (m *Member) linkUp() ([]string, error) {
 	return lines, nil
 }
 
-// end kills the server and removes its data. The test has ended, so errors are only reported.
-func (m *Member) end() {
+// end kills the server and removes its data.
+func (m *Member) end() error {
 	for _, l := range m.links {
 		l.Close()
 	}
 
 	if m.server == nil {
-		return
+		return nil
 	}
-
+	// If the server may still run, it keeps its ports.
 	if err := m.server.End(); err != nil {
-		m.cluster.tb.Errorf("ensemble: end of member %d: %v", m.id, err)
-		return
+		return fmt.Errorf("end of member %d: %w", m.id, err)
 	}
-
 	m.at.Leave()
+	return nil
 }
 
 // ID returns the member's number in the ensemble, from 1.
 func (m *Member) ID() int { return m.id }
 
 // ConnectString returns the member's address for clients.
-func (m *Member) ConnectString() string { return launch.Local(m.at.Client) }
+func (m *Member) ConnectString() string { return reach.Local(m.at.Client) }
 
 // SecureConnectString returns the member's address for clients with TLS. [WithTLS] opens it.
-func (m *Member) SecureConnectString() string { return launch.Local(m.at.Secure) }
+func (m *Member) SecureConnectString() string { return reach.Local(m.at.Secure) }
 
 // Stop kills the member (kill -9). Its data stays for [Member.Start].
 func (m *Member) Stop() {
@@ -108,7 +103,9 @@ func (m *Member) Resume() {
 
 func (m *Member) command(verb string) {
 	m.cluster.tb.Helper()
-	m.cluster.check(fmt.Sprintf("%s member %d", verb, m.id), m.server.Command(verb))
+	if err := m.server.Command(verb); err != nil {
+		m.cluster.tb.Fatalf("ensemble: member %d: %v", m.id, err)
+	}
 }
 
 // Isolate cuts the member off from all others, in both directions. Like a network that loses every
@@ -135,11 +132,10 @@ func (m *Member) Delay(d time.Duration) {
 	m.adjustLinks()
 }
 
-// adjustLinks applies isolation and delay to the links between m and all others, in both
-// directions.
+// adjustLinks applies isolation and delay to both directions of the links between m and all others.
 func (m *Member) adjustLinks() {
 	for peer, dialled := range m.links {
-		traffic := launch.Traffic{Stalled: m.isolated || peer.isolated, Delay: m.delay + peer.delay}
+		traffic := reach.Traffic{Stalled: m.isolated || peer.isolated, Delay: m.delay + peer.delay}
 		dialled.Set(traffic, traffic)
 		peer.links[m].Set(traffic, traffic)
 	}

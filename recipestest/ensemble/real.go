@@ -1,13 +1,10 @@
 package ensemble
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
@@ -41,46 +38,20 @@ func Real(tb testing.TB) *recipestest.Server {
 		tb.Fatalf("ensemble: %v", err)
 	}
 
-	tb.Logf("ensemble: %v", server)
-	return recipestest.Attach(tb, server.addr)
+	tb.Logf("ensemble: %s", server.about())
+	return server.Server(tb)
 }
 
-// A standalone is the server that the tests of this process share. It runs until the process ends.
-// (Its supervisor notices that.)
-type standalone struct {
-	addr       string
-	from       launch.Launcher
-	supervisor *launch.Supervisor
-	took       time.Duration
-}
-
-func (s *standalone) String() string {
-	return fmt.Sprintf("ZooKeeper at %s, %v, up after %v", s.addr, s.from, s.took.Round(time.Millisecond))
-}
-
-var sharedServer = sync.OnceValues(func() (*standalone, error) {
+// sharedServer starts the server that the tests of this process share. It runs until the process
+// ends. (Its supervisor notices that.)
+var sharedServer = sync.OnceValues(func() (*Cluster, error) {
 	launcher, err := findLauncher()
 	if err != nil {
 		return nil, err
 	}
-
-	begin := time.Now()
-	at, err := launch.NewPlace(launcher.Bind())
-	if err != nil {
-		return nil, err
+	c := &Cluster{launcher: launcher}
+	if err := c.start(1, newSettings(nil)); err != nil {
+		return nil, errors.Join(err, c.end())
 	}
-	supervisor, err := launch.Start(launcher, newSettings(nil).spec(1, at, nil))
-	if err != nil {
-		return nil, err
-	}
-
-	addr := launch.Local(at.Client)
-	ctx, cancel := context.WithTimeout(context.Background(), launch.Timeout)
-	defer cancel()
-	if err := launch.AwaitServing(ctx, addr); err != nil {
-		err = fmt.Errorf("ZooKeeper, %v, did not come up at %s: %w\n%s", launcher, addr, err, supervisor.Tail())
-		return nil, errors.Join(err, supervisor.End())
-	}
-
-	return &standalone{addr: addr, from: launcher, supervisor: supervisor, took: time.Since(begin)}, nil
+	return c, nil
 })

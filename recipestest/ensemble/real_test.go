@@ -18,21 +18,11 @@ import (
 func dial(t *testing.T, connectString string, timeout time.Duration, dialer ...zk.Dialer) *zk.Conn {
 	t.Helper()
 	dialer = append(dialer, net.DialTimeout)
-	conn, events, err := zk.Connect(strings.Split(connectString, ","), timeout,
-		zk.WithLogger(silent{}), zk.WithDialer(dialer[0]))
+	conn, _, err := zk.Connect(strings.Split(connectString, ","), timeout, zk.WithLogger(silent{}), zk.WithDialer(dialer[0]))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
-	deadline := time.After(30 * time.Second)
-	for {
-		select {
-		case event := <-events:
-			if event.State == zk.StateHasSession {
-				return conn
-			}
-		case <-deadline:
-			require.Fail(t, "no session", "at %s", connectString)
-		}
-	}
+	suite.Soon(t, func() bool { return conn.State() == zk.StateHasSession }, "a session at "+connectString)
+	return conn
 }
 
 type silent struct{}

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
 
 // startsServerAndHangs makes a child process of this test binary start a server and block.
@@ -28,7 +29,7 @@ func TestServerEndsWithAProcessThatIsKilled(t *testing.T) {
 			fmt.Println("error:", err)
 			return
 		}
-		fmt.Println("address:", server.addr)
+		fmt.Println("address:", server.ConnectString())
 		select {}
 	}
 
@@ -48,11 +49,14 @@ func TestServerEndsWithAProcessThatIsKilled(t *testing.T) {
 	require.NoError(t, err)
 	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "address: ")
 	require.True(t, ok, line)
-	require.NoError(t, launch.AwaitServing(t.Context(), addr))
+	require.NoError(t, reach.Poll(t.Context(), func() error {
+		_, err := reach.AskReport(addr)
+		return err
+	}))
 
 	require.NoError(t, child.Process.Kill())
 	require.Error(t, child.Wait())
-	require.NoError(t, launch.Poll(t.Context(), func() error {
+	require.NoError(t, reach.Poll(t.Context(), func() error {
 		conn, err := net.DialTimeout("tcp", addr, time.Second)
 		if err != nil {
 			return nil
@@ -69,7 +73,7 @@ func TestSharedServerCostsNoGoroutine(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), launch.Timeout)
 	defer cancel()
-	require.NoError(t, launch.Poll(ctx, func() error { return goleak.Find() }))
+	require.NoError(t, reach.Poll(ctx, func() error { return goleak.Find() }))
 }
 
 func TestServerThatCannotStartIsReportedWithItsLog(t *testing.T) {
@@ -80,7 +84,7 @@ func TestServerThatCannotStartIsReportedWithItsLog(t *testing.T) {
 	s, err := launch.Start(launcher, launch.Spec{ID: 1, Config: []string{"clientPort=nonsense"}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.End()) })
-	require.NoError(t, launch.Poll(t.Context(), func() error {
+	require.NoError(t, reach.Poll(t.Context(), func() error {
 		if !strings.Contains(s.Tail(), "nonsense") {
 			return errors.New(s.Tail())
 		}

@@ -10,13 +10,11 @@ import (
 // held knows what clients hold, and which faults wait for a holder. Its zero value is ready to use.
 type held struct {
 	mu       sync.Mutex // protects the fields below
-	turns    []*Turn    // turns of the histories that have begun and not ended
-	expected bool       // there is such a history
+	all      []*hold    // of turns and events
+	expected bool       // there is a history with turns
 
 	open  map[holdKey][]*hold // of the clients' events
 	early map[holdKey]int     // how many ended before their EventAcquired
-	all   []*hold
-	alone []*hold // the exclusive ones in all
 
 	ambushes []*ambush
 }
@@ -29,25 +27,18 @@ type ambush struct {
 	met   chan *Client // has room for one
 }
 
-// expect notes that clients may hold something.
-func (h *held) expect() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.expected = true
-}
-
-// hasHolders reports whether there is a history of what clients hold, or an event that says so.
+// hasHolders reports whether a history or an event says that clients hold something.
 func (h *held) hasHolders() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.expected || len(h.all) > 0
 }
 
-// begin notes a turn.
-func (h *held) begin(t *Turn) {
+// begin notes a hold.
+func (h *held) begin(held *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.turns = append(h.turns, t)
+	h.all = append(h.all, held)
 }
 
 // keep notes that a turn is kept until then. If that is long enough for an ambush, it sets off the
@@ -67,67 +58,51 @@ func (h *held) spring(c *Client, fits func(*ambush) bool) {
 	}
 }
 
-// end notes the end of a turn.
-func (h *held) end(t *Turn) {
+// end notes the end of a hold, unless it has ended.
+func (h *held) end(held *hold, lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.turns = slices.DeleteFunc(h.turns, func(other *Turn) bool { return other == t })
-}
-
-// endAll notes that a client holds nothing from now on.
-func (h *held) endAll(c *Client) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.turns = slices.DeleteFunc(h.turns, func(t *Turn) bool { return t.client == c })
-	for _, held := range h.all {
-		if held.client == c && held.to.IsZero() {
-			held.to, held.lost = time.Now(), true
-		}
+	if held.to.IsZero() {
+		held.to, held.lost = time.Now(), lost
 	}
 }
 
-// of returns the turns and holds of a client, or of all clients if c is nil.
-func (h *held) of(c *Client) (turns []*Turn, holds []*hold) {
+// of returns what a client holds (what all hold if c is nil).
+func (h *held) of(c *Client) []*hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	turns = slices.DeleteFunc(slices.Clone(h.turns), func(t *Turn) bool { return c != nil && t.client != c })
-	for _, held := range h.all {
-		if held.to.IsZero() && (c == nil || held.client == c) {
-			holds = append(holds, held)
-		}
-	}
-	return turns, holds
+	return slices.DeleteFunc(slices.Clone(h.all), func(held *hold) bool {
+		return !held.to.IsZero() || c != nil && held.client != c
+	})
 }
 
 // knows reports whether a client holds something with that token, by its events.
 func (h *held) knows(c *Client, token int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.ContainsFunc(h.all, func(held *hold) bool { return held.client == c && held.token == token })
+	return slices.ContainsFunc(h.all, func(held *hold) bool {
+		return held.client == c && held.token == token && held.fromEvent()
+	})
 }
 
-// await blocks until the ambush meets a client, or ctx ends.
+// await blocks until the ambush meets a client or ctx ends.
 func (h *held) await(ctx context.Context, a *ambush, pick int) *Client {
 	var now []*Client
-	_, holds := h.of(nil)
+	holds := h.of(nil) // which takes the lock itself
 	h.mu.Lock()
 	a.early = a.early || !h.expected
-	for _, t := range h.turns {
-		if time.Until(t.until) >= a.long {
-			now = append(now, t.client)
-		}
-	}
-
 	for _, held := range holds {
-		if a.early {
+		if a.early && held.fromEvent() || time.Until(held.until) >= a.long {
 			now = append(now, held.client)
 		}
 	}
+	// If a client already fits, there is nothing to wait for.
 	if len(now) > 0 {
 		h.mu.Unlock()
 		return now[pick%len(now)]
 	}
 
+	// Otherwise the next client that fits sets it off.
 	h.ambushes = append(h.ambushes, a)
 	h.mu.Unlock()
 
@@ -158,6 +133,7 @@ func (w *World) ambush(ctx context.Context, f Fault) {
 	if c == nil || !sleep(ctx, wait) {
 		return
 	}
+	// Whatever victim was drawn, this client is the victim now.
 	f.Client = 1 + c.place.index
 	w.begin(ctx, f)
 	sleep(ctx, f.Lasts)

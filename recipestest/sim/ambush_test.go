@@ -12,7 +12,7 @@ import (
 
 // Chance alone would strike the only holder in one schedule of ten.
 func TestFaultsAreAimedAtHolders(t *testing.T) {
-	const seeds = 100
+	const seeds = 40
 	met := 0
 	require.Nil(t, sim.Find(t, func(w *sim.World) {
 		held, clients := w.Exclusive("it"), w.Clients(5)

@@ -6,10 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // Listed notes that a call, between from and to, has found these nodes in line. The history then
@@ -37,11 +34,12 @@ func (e *Exclusive) after(at time.Time) half  { return e.before(at) + 1 }
 
 // A lineVisit is a node's time in line.
 type lineVisit struct {
-	name   string
-	enters [2]half // the node enters between these
-	leaves [2]half
-	turn   *Turn // nil if it was not granted
-	missed bool  // it isn't in the listing after the last listing that had it
+	name    string
+	enters  [2]half // the node enters between these
+	leaves  [2]half
+	turn    *Turn // nil if it was not granted
+	granted half  // when it was granted at the latest
+	missed  bool  // it isn't in the listing after the last listing that had it
 }
 
 // lineVisits returns the visits that the listings show. The listings are in order.
@@ -52,12 +50,14 @@ func (e *Exclusive) lineVisits() map[string]*lineVisit {
 		for _, n := range l.nodes {
 			v := visits[n]
 			if v == nil {
+				// It came after the last listing without it and before this listing was complete.
 				v = &lineVisit{name: n, enters: [2]half{last, e.before(l.to)}}
 				visits[n] = v
 			}
 			v.leaves = [2]half{e.after(l.from), math.MaxInt64}
 			v.missed = false
 		}
+		// A node that isn't listed any more left before this listing was complete.
 		for _, v := range visits {
 			if !v.missed && !slices.Contains(l.nodes, v.name) {
 				v.missed, v.leaves[1] = true, e.before(l.to)
@@ -77,6 +77,7 @@ func (e *Exclusive) checkArrivals(all []*Turn) error {
 	}
 
 	visits := e.lineVisits()
+	// Narrow the visits down by the turns.
 	for _, t := range all {
 		v := visits[t.node]
 		if v == nil {
@@ -91,93 +92,38 @@ func (e *Exclusive) checkArrivals(all []*Turn) error {
 		}
 		v.enters = [2]half{max(v.enters[0], e.before(t.called)), min(v.enters[1], e.after(t.begun))}
 		v.leaves[0] = max(v.leaves[0], e.before(t.called), e.before(t.held))
-	}
-
-	var ops []porcupine.Operation
-	add := func(what inLine, node int, from, to half) {
-		ops = append(ops, porcupine.Operation{
-			Input: lineStep{what, rune(node + 1)}, Call: from, Return: to, ClientId: len(ops),
-		})
-	}
-
-	sorted := slices.SortedFunc(maps.Values(visits), func(a, b *lineVisit) int { return cmp.Compare(a.enters[1], b.enters[1]) })
-	for i, v := range sorted {
-		add(enters, i, v.enters[0], v.enters[1])
-		if v.turn != nil {
-			add(isGranted, i, v.enters[0], e.after(v.turn.begun))
+		if v.enters[0] > v.enters[1] {
+			return fmt.Errorf("%s is granted to a node that came later, %s: %s", e.what, t.node, t)
 		}
-		add(leaves, i, v.leaves[0], max(v.leaves[0], v.leaves[1]))
 	}
 
-	if search(lineModel, ops) {
-		return nil
+	var granted []*lineVisit
+	for _, v := range visits {
+		if v.turn != nil {
+			v.granted = min(e.after(v.turn.begun), max(v.leaves[0], v.leaves[1]))
+			granted = append(granted, v)
+		}
 	}
-	return fmt.Errorf("%s is not granted in order of arrival: %s", e.what, e.overtaken(sorted))
-}
 
-// overtaken describes a visit that was certainly overtaken, if there is one.
-func (e *Exclusive) overtaken(visits []*lineVisit) string {
-	for _, a := range visits {
-		for _, b := range visits {
-			if b.turn != nil && a.enters[1] < b.enters[0] && a.leaves[0] > e.after(b.turn.begun) &&
-				(a.turn == nil || a.turn.begun.After(b.turn.begun)) {
-				return fmt.Sprintf("%s was in line when %s came, which has overtaken it: %s", a.name, b.name, b.turn)
+	slices.SortFunc(granted, func(a, b *lineVisit) int {
+		return cmp.Or(cmp.Compare(a.granted, b.granted), cmp.Compare(a.name, b.name))
+	})
+	// A granted node is the first in line, so all nodes that leave after the grant have come later.
+	// In the order of grants, each visit passes on its earliest arrival.
+	for _, v := range granted {
+		for _, other := range slices.Sorted(maps.Keys(visits)) {
+			behind := visits[other]
+			if behind == v || behind.leaves[0] <= v.granted {
+				continue
+			}
+			behind.enters[0] = max(behind.enters[0], v.enters[0])
+			bothFirst := behind.turn != nil && v.leaves[0] > behind.granted
+			if behind.enters[0] > behind.enters[1] || bothFirst {
+				return fmt.Errorf("%s is not granted in order of arrival: %s was in line when %s came, which has overtaken it: %s",
+					e.what, behind.name, v.name, v.turn)
 			}
 		}
 	}
-	return fmt.Sprintf("%d nodes were in line", len(visits))
-}
 
-// inLine is an event of a node in line.
-type inLine int
-
-const (
-	enters inLine = iota
-	isGranted
-	leaves
-)
-
-type lineStep struct {
-	what inLine
-	node rune
-}
-
-// A lineState has the nodes in line in order. Each node is a rune.
-type lineState struct {
-	nodes string
-	held  bool // the first node has the grant
-}
-
-var lineModel = porcupine.Model{
-	Init: func() any { return lineState{} },
-	Step: func(state, input, _ any) (bool, any) {
-		line, step := state.(lineState), input.(lineStep)
-		node := string(step.node)
-		isFirst := strings.HasPrefix(line.nodes, node)
-		switch step.what {
-		case enters:
-			return true, lineState{line.nodes + node, line.held}
-		case isGranted:
-			return isFirst && !line.held, lineState{line.nodes, true}
-		}
-		left := strings.Replace(line.nodes, node, "", 1)
-		return left != line.nodes, lineState{left, line.held && !isFirst}
-	},
-}
-
-// maxSteps is how many steps of a model a search may try.
-const maxSteps = 50_000
-
-// search reports whether there is an order of all operations, each within its time, that the model
-// allows. After a number of steps it gives up and reports true, because a search can take longer
-// than a test has (and in a bubble no timeout could end it).
-func search(m porcupine.Model, ops []porcupine.Operation) bool {
-	steps, step := 0, m.Step
-	m.Step = func(state, input, output any) (bool, any) {
-		if steps++; steps > maxSteps {
-			return false, state
-		}
-		return step(state, input, output)
-	}
-	return porcupine.CheckOperations(m, ops) || steps > maxSteps
+	return nil
 }

@@ -88,6 +88,7 @@ func (b *Bag) check() error {
 			return fmt.Errorf("%s: %s was never put in, and came out", b.what, name)
 		case t.out > 1:
 			return fmt.Errorf("%s: %s came out %d times", b.what, name, t.out)
+		// A call whose outcome is unknown may have taken it.
 		case t.put && t.out+t.maybeOut == 0:
 			return fmt.Errorf("%s: %s has vanished", b.what, name)
 		}

@@ -12,29 +12,24 @@ import (
 func TestSimBarrier(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		gate := w.Gate("the barrier")
-		w.Processes(2+w.Rand.IntN(4), func(c *sim.Client) {
+		contend(w, 2+w.Rand.IntN(4), func(c *sim.Client) (int, func(context.Context, visit) error) {
 			b, setter := barrier.New(c.Client, w.Path), c.Name == "client 1"
-			c.Go(func(ctx context.Context) error {
-				for range 1 + c.Rand.IntN(6) {
-					c.Sleep(ctx, c.Upto(w.Timeout))
-					bound, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
-					defer cancel()
-					var err error
-					switch kind := c.Rand.IntN(2); {
-					case !setter:
-						err = gate.Wait(c, func() error { return b.Wait(bound) })
-					case kind == 0:
-						err = gate.Set(c, func() error { return b.Set(bound) })
-					default:
-						err = gate.Remove(c, func() error { return b.Remove(bound) })
-					}
-					if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-						return err
-					}
+			return 1, func(ctx context.Context, v visit) (err error) {
+				bound, cancel := context.WithTimeout(ctx, v.wait)
+				defer cancel()
+				switch {
+				case !setter:
+					err = gate.Wait(c, func() error { return b.Wait(bound) })
+				case v.pick%2 == 0:
+					err = gate.Set(c, func() error { return b.Set(bound) })
+				default:
+					err = gate.Remove(c, func() error { return b.Remove(bound) })
 				}
-
-				return nil
-			})
+				if errors.Is(err, context.DeadlineExceeded) {
+					return nil
+				}
+				return err
+			}
 		})
 
 		w.Finally("the barrier is removed and passed", func(ctx context.Context) error {

@@ -53,6 +53,7 @@ func (b *bench) cleanUp() {
 		b.mu.Lock()
 		n := len(b.cleanups)
 		if n == 0 {
+			// f can add more functions, so it runs without the lock.
 			b.mu.Unlock()
 			return
 		}
@@ -88,6 +89,7 @@ func (b *bench) Errorf(f string, a ...any) {
 // FailNow ends the goroutine that calls it. Unlike with testing.T, any goroutine of the world may
 // call it.
 func (b *bench) FailNow() {
+	// An earlier Error has the reason.
 	if !b.Failed() {
 		b.Fail()
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
-	"github.com/zkrecipes/zkrecipes/recipestest/internal/checked"
 )
 
 // A Client is a process with one ZooKeeper client, and a network of its own.
@@ -43,11 +42,9 @@ type Client struct {
 	session int64         // the session granted last
 	resume  []byte        // a handshake that resumes the session
 	ports   []*port
-	servers *rand.Rand    // draws the server to dial
-	next    func()        // if not nil, moves the link for the next dial
-	disarm  []func() bool // disarm the faults that haven't struck yet
-	calmed  bool          // there are no more faults
-	dead    bool          // no more packets pass
+	servers *rand.Rand // draws the server to dial
+	next    func()     // if not nil, moves the link for the next dial
+	dead    bool       // no more packets pass
 }
 
 // watchRoot sets a watch that never fires, so that the first session always has a watch to set
@@ -71,9 +68,11 @@ func (c *Client) watchRoot() {
 // error or doesn't return in time. Its ctx ends then, or when the process dies.
 func (c *Client) Go(work func(ctx context.Context) error) {
 	w := c.world
+	// A shrunk plan can leave this client out.
 	if !w.plan.has(c.Name) {
 		return
 	}
+	// Count the work before its goroutine runs, or the world could end first.
 	counts := w.work.begin()
 	c.working.Add(1)
 	go func() {
@@ -120,34 +119,26 @@ func (c *Client) Note(format string, args ...any) {
 }
 
 // standStill makes the process stand still for d (or longer, if it already does).
-func (c *Client) standStill(d time.Duration) {
+func (c *Client) standStill(d time.Duration) (until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	until := time.Now().Add(d)
+	until = time.Now().Add(d)
 	if c.ran == nil {
 		c.ran = make(chan struct{})
-	} else if until.Before(c.until) {
-		return
 	}
-
-	c.until = until
-	time.AfterFunc(d, func() { c.runOnAt(until) })
+	if until.After(c.until) {
+		c.until = until
+	}
+	return until
 }
 
-func (c *Client) runOnAt(until time.Time) {
+// runOn ends the pause that lasts until then. (If a longer one has begun meanwhile, that goes on.)
+// With the zero time it ends any pause.
+func (c *Client) runOn(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ran != nil && c.until.Equal(until) {
-		close(c.ran)
-		c.ran = nil
-	}
-}
-
-func (c *Client) runOn() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ran != nil {
+	if c.ran != nil && (until.IsZero() || c.until.Equal(until)) {
 		close(c.ran)
 		c.ran = nil
 	}
@@ -172,9 +163,7 @@ func (c *Client) Dial(network, address string, timeout time.Duration) (net.Conn,
 }
 
 func (c *Client) dialChecked(network, address string, timeout time.Duration) (net.Conn, error) {
-	return c.dial(func(network, address string, timeout time.Duration) (net.Conn, error) {
-		return checked.Dial(c.Link, network, address, timeout)
-	}, network, address, timeout)
+	return c.dial(c.Link.DialChecked, network, address, timeout)
 }
 
 func (c *Client) dial(through zk.Dialer, network, address string, timeout time.Duration) (net.Conn, error) {
@@ -184,6 +173,8 @@ func (c *Client) dial(through zk.Dialer, network, address string, timeout time.D
 	}
 	c.move()
 	inner, err := through(network, address, timeout)
+	// The process may have been paused or have died while it dialed. (die closes only the ports it
+	// finds.)
 	c.Awake()
 	if err != nil {
 		return nil, err
@@ -222,10 +213,14 @@ func (c *Client) cutTwice(f Fault) (done string) {
 		c.next = func() { c.Link.Move(next) }
 	}
 
+	catchUp := func() { c.follower.Lag(0) }
+	c.world.endLater(inTheEnd, c.Link.Heal)
+	c.world.endLater(inTheEnd, catchUp)
 	c.at(first, func() {
 		c.follower.Lag(behind)
+		// Aim before the first cut, so that every packet of the next connection counts.
 		c.at(second, func() {
-			time.AfterFunc(f.Lasts, func() { c.follower.Lag(0) })
+			time.AfterFunc(f.Lasts, catchUp)
 			c.Link.Cut()
 			moveTo(c.follower)
 			c.Link.Heal()
@@ -283,63 +278,26 @@ func (m moment) count(l *recipestest.Link) int {
 
 // at calls do at the packet of a, unless the world's faults have ended before.
 func (c *Client) at(a aim, do func()) {
-	step, strike := a.packet, do
-	if a.from != now {
-		before := a.from.count(c.Link)
-		step, strike = 1, func() {
-			if a.from.count(c.Link) > before {
-				a.from = now
-			}
-			c.at(a, do)
+	before := a.from.count(c.Link)
+	// Look at each packet until the moment has come, and then aim from there.
+	step, strike := 1, func() {
+		if a.from.count(c.Link) > before {
+			a.from = now
 		}
-	} else if a.read {
-		strike = func() {
-			time.Sleep(time.Nanosecond) // virtual time: all goroutines run until they block
-			if !c.isCalm() {
+		c.at(a, do)
+	}
+	if a.from == now {
+		step, strike = a.packet, func() {
+			if a.read {
+				time.Sleep(time.Nanosecond) // virtual time: all goroutines run until they block
+			}
+			if !c.world.isCalm() {
 				do()
 			}
 		}
 	}
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if !c.calmed {
-		c.disarm = append(c.disarm, c.Link.At(step, strike))
-	}
-}
-
-func (c *Client) isCalm() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calmed
-}
-
-// calm ends all faults of the client, and disarms the faults that haven't struck yet.
-func (c *Client) calm() {
-	c.mu.Lock()
-	disarm := c.disarm
-	c.disarm, c.calmed = nil, true
-	c.mu.Unlock()
-	for _, stop := range disarm {
-		stop()
-	}
-
-	c.Link.Heal()
-	c.Link.Delay(c.latency)
-	c.follower.Lag(0)
-	c.follower.Rejoin()
-	c.follower.Report(0)
-	c.Link.LoseReply(recipestest.OpAny, 0)
-	for _, op := range torn {
-		c.Link.TearRequest(op, 0)
-		c.Link.TearReply(op, 0)
-	}
-
-	for _, op := range refused {
-		c.Link.Fail(op, "", 0, 0)
-	}
-	c.runOn()
+	disarm := c.Link.At(step, strike)
+	c.world.endLater(inTheEnd, func() { disarm() })
 }
 
 // move draws the server that is dialed next. One time in four it's the leader.
@@ -347,6 +305,7 @@ func (c *Client) move() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
+	// cutTwice decides where its victim goes on.
 	if c.next != nil {
 		c.next()
 		c.next = nil
@@ -366,6 +325,7 @@ func (c *Client) hangUp() {
 	c.mu.Lock()
 	ports := slices.Clone(c.ports)
 	c.mu.Unlock()
+	// Close takes c.mu (it asks whether the process stands still).
 	for _, p := range ports {
 		p.Close()
 	}
@@ -454,6 +414,7 @@ func (p *port) waits() bool {
 }
 
 func (p *port) runOn() {
+	// Meanwhile Write appends to out.
 	p.client.Awake()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -483,6 +444,7 @@ func (c *Client) resumeAgain(ctx context.Context, d time.Duration) error {
 		return errSecond
 	}
 
+	// Dial past the client's link, so that faults of its network can't prevent this.
 	second, err := c.world.Server.Dial("tcp", "", time.Second)
 	if err != nil {
 		return err

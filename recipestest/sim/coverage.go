@@ -18,20 +18,6 @@ type coverage struct {
 // A tally counts the faults of one kind.
 type tally struct{ drawn, struck, met, cost int }
 
-// A strike is a fault that has happened, and what its victim held.
-type strike struct {
-	kind  Kind
-	turns []*Turn
-	holds []*hold
-}
-
-func (s strike) met() bool { return len(s.turns)+len(s.holds) > 0 }
-
-func (s strike) cost() bool {
-	return slices.ContainsFunc(s.turns, func(t *Turn) bool { return t.lost || s.kind == Death }) ||
-		slices.ContainsFunc(s.holds, func(h *hold) bool { return h.lost })
-}
-
 // add adds the faults of a world that has ended.
 func (c *coverage) add(w *World) {
 	if c.kinds == nil {

@@ -148,8 +148,9 @@
 // either, because package protocol draws these itself. Seven of ten replays were the same to the
 // nanosecond. So -sim.seed plays a seed until it fails or time is up.
 //
-// A failure is shrunk by up to 300 replays in 20 seconds. Each replay leaves out a fault, a client
-// or some turns of a client, makes a fault shorter, or moves it to a rounder time. It counts if the
+// A failure is shrunk by up to 300 replays in 20 seconds (10 replays with -short). Each replay
+// leaves out a fault, a client or some turns of a client, makes a fault shorter, or moves it to a
+// rounder time. It counts if the
 // world fails with an error of the same kind (the same first ten words, ignoring paths and words
 // with digits). To be sure that the world doesn't fail only because a client does less, it must
 // pass without faults.

@@ -22,17 +22,9 @@ func TestSimDoubleBarrier(t *testing.T) {
 			opts = append(opts, doublebarrier.WithKeptRounds())
 		}
 		w.Watches = 2 * processes // on a gate whose members have died: it stays until another member comes
-		w.Processes(processes, func(c *sim.Client) {
+		contend(w, processes, func(c *sim.Client) (int, func(context.Context, visit) error) {
 			b := doublebarrier.New(c.Client, w.Path, n, opts...)
-			c.Go(func(ctx context.Context) error {
-				for range 1 + c.Rand.IntN(4) {
-					c.Sleep(ctx, c.Upto(w.Timeout/2))
-					if err := visit(ctx, w, c, b, rounds); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			return 1, func(ctx context.Context, v visit) error { return enterAndLeave(ctx, c, b, rounds, v) }
 		})
 
 		w.Finally("a round comes about", func(ctx context.Context) error {
@@ -52,8 +44,8 @@ func TestSimDoubleBarrier(t *testing.T) {
 	})
 }
 
-func visit(ctx context.Context, w *sim.World, c *sim.Client, b *doublebarrier.Barrier, rounds *sim.Rounds) error {
-	wait, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
+func enterAndLeave(ctx context.Context, c *sim.Client, b *doublebarrier.Barrier, rounds *sim.Rounds, planned visit) error {
+	wait, cancel := context.WithTimeout(ctx, planned.wait)
 	defer cancel()
 
 	called := time.Now()
@@ -66,6 +58,6 @@ func visit(ctx context.Context, w *sim.World, c *sim.Client, b *doublebarrier.Ba
 	}
 
 	v := rounds.Enter(c, called, e, e.Members())
-	v.Keep(c.Spell())
+	v.Keep(planned.spell)
 	return v.Leave(e.Leave(ctx))
 }

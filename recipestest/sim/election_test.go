@@ -22,33 +22,27 @@ func TestSimElection(t *testing.T) {
 			c.Go(func(ctx context.Context) error { return campaign(ctx, w, c, e, led) })
 		})
 
-		observer := election.New(w.Clients(1)[0].Client, w.Path)
-		ctx, cancel := context.WithCancel(context.Background())
-		observed := make(chan error, 1)
-		var seen election.Leader
-		go func() {
-			observed <- observe(ctx, observer, &seen)
-		}()
-
-		w.Cleanup(cancel)
+		newest := int64(0)
+		stop := watch(w, election.New(w.Clients(1)[0].Client, w.Path).Observe, func(_, l election.Leader) error {
+			if !l.Vacant() && l.Token < newest {
+				return fmt.Errorf("an observer saw leader %d after %d", l.Token, newest)
+			}
+			newest = max(newest, l.Token)
+			return nil
+		})
 		w.Finally("a leader is elected and observed", func(ctx context.Context) error {
-			defer cancel()
-
 			t, err := election.New(w.Alive()[0].Client, w.Path).Campaign(ctx, []byte("last"))
 			if err != nil {
 				return err
 			}
-
 			time.Sleep(10 * w.Timeout)
-			cancel()
-			if err := <-observed; err != nil {
+			seen, err := stop()
+			if err != nil {
 				return err
 			}
-
 			if seen.Token != t.Token() {
 				return fmt.Errorf("the observer saw leader %d last, but it is %d", seen.Token, t.Token())
 			}
-
 			return t.Resign(ctx)
 		})
 	})
@@ -88,20 +82,4 @@ func campaign(ctx context.Context, w *sim.World, c *sim.Client, e *election.Elec
 	}
 
 	return err
-}
-
-// observe returns an error unless leaders come in order until ctx ends. It sets last.
-func observe(ctx context.Context, e *election.Election, last *election.Leader) error {
-	newest := int64(0)
-	for l, err := range e.Observe(ctx) {
-		switch {
-		case err != nil:
-			return err
-		case !l.Vacant() && l.Token < newest:
-			return fmt.Errorf("an observer saw leader %d after %d", l.Token, newest)
-		}
-		*last, newest = l, max(newest, l.Token)
-	}
-
-	return nil
 }

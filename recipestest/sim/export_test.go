@@ -1,8 +1,5 @@
 package sim
 
-// Search reports whether a model allows a history.
-var Search = search
-
 // StuckOnce makes a schedule count as stuck once a channel is closed, and returns that.
 func StuckOnce() (stuck chan struct{}) {
 	stuck = make(chan struct{})

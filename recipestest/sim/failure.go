@@ -26,21 +26,18 @@ type Failure struct {
 // Err) is about the part that is enough.
 type history struct {
 	record  *record
-	lanes   []string
+	clients int
 	log     []string
-	packets map[string]string // the latest packets of each client, by its name
+	packets map[string][]event // the latest packets of each client, by its name
 }
 
 func newFailure(test string, seed uint64, w *World, err error) *Failure {
 	f := &Failure{Seed: seed, Err: err, test: test}
-	f.record, f.lanes, f.packets = &w.record, []string{"server"}, make(map[string]string)
+	f.record, f.clients, f.packets = &w.record, len(w.clients), make(map[string][]event)
 
 	w.record.mu.Lock()
 	defer w.record.mu.Unlock()
 	f.Faults = w.record.faults
-	for _, c := range w.clients {
-		f.lanes = append(f.lanes, c.Name)
-	}
 
 	w.bench.mu.Lock()
 	defer w.bench.mu.Unlock()
@@ -51,7 +48,7 @@ func newFailure(test string, seed uint64, w *World, err error) *Failure {
 	}
 	for _, c := range w.clients {
 		if w.plan.has(c.Name) {
-			f.packets[c.Name] = latestPackets(c.Link.Trace(), c.linked, until)
+			f.packets[c.Name] = latestPackets(c.Name, c.Link.Trace(), c.linked, until)
 		}
 	}
 
@@ -66,6 +63,7 @@ func (f *Failure) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d fails, after %d schedules:\n\n%v\n\nFaults:\n\n", f.Seed, f.Plays, f.Err)
 	for _, fault := range f.Faults {
+		// A star marks the faults that are enough.
 		mark := " "
 		if slices.ContainsFunc(f.Enough, func(other Fault) bool { return other.index == fault.index }) {
 			mark = "*"
@@ -86,14 +84,12 @@ func (f *Failure) String() string {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(f.packets)) {
-		lines := slices.Collect(strings.Lines(f.packets[name]))
-		if len(lines) == 0 {
+		packets := f.packets[name]
+		if len(packets) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\nLatest packets of %s:\n\n", name)
-		for _, line := range lines[max(0, len(lines)-packetLines):] {
-			fmt.Fprintf(&b, "  %s", line)
-		}
+		// The timeline has more packets.
+		fmt.Fprintf(&b, "\nLatest packets of %s:\n\n%s", name, lines(packets[max(0, len(packets)-packetLines):]))
 	}
 
 	fmt.Fprintf(&b, "\nreplay:   %s\ntimeline: %s\n", replay(f.test, f.Seed, f.Only), f.Timeline)
@@ -126,6 +122,7 @@ func replay(test string, seed uint64, only string) string {
 		pkg = strings.TrimSuffix(info.Path, ".test")
 	}
 
+	// Anchor each level, so that no other test with the same beginning runs.
 	var pattern []string
 	for name := range strings.SplitSeq(test, "/") {
 		pattern = append(pattern, "^"+name+"$")

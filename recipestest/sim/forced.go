@@ -65,6 +65,7 @@ type disturbance struct {
 func (w *World) disturb(f Fault) {
 	d := disturbance{place: f.Client, from: time.Now(), to: time.Now()}
 	switch f.Kind {
+	// These end something, but hide nothing from the client.
 	case Deletion, Uproot, Reap, Expiry:
 		return
 	case LoseReply, TornRequest, TornReply, CutTwice: // they wait for a packet
@@ -98,6 +99,7 @@ func (w *World) late(c *Client, ended []any, held time.Time, events bool) error 
 	at, ok := w.forced.done.since(ended)
 	most := 2 * w.Timeout
 	if ok && events && w.sound(c, at, held) {
+		// Four round trips and a tenth of a second: see Turn.
 		most = 4*2*c.latency + 100*time.Millisecond
 	}
 	if late := held.Sub(at); ok && late > most {

@@ -1,11 +1,12 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // Gate is the history of something that is set and removed, and at which clients wait while it is
@@ -13,8 +14,14 @@ import (
 type Gate struct {
 	world *World
 	what  string
-	mu    sync.Mutex // protects ops
-	ops   []porcupine.Operation
+	mu    sync.Mutex // protects calls
+	calls []gateCall
+}
+
+// A gateCall has its effect at one moment between called and returned.
+type gateCall struct {
+	verb, client     string
+	called, returned time.Duration
 }
 
 // Gate begins a history, which is checked in the end.
@@ -36,55 +43,68 @@ func (g *Gate) Remove(c *Client, remove func() error) error { return g.do(c, "re
 // moment during the call.
 func (g *Gate) Wait(c *Client, wait func() error) error { return g.do(c, "wait", wait) }
 
-func (g *Gate) do(c *Client, what string, do func() error) error {
+func (g *Gate) do(c *Client, verb string, do func() error) error {
 	c.Awake()
 	called := g.world.Now()
 	err := do()
+	// The caller sees the result only once its process runs.
 	c.Awake()
 	returned := g.world.Now()
-	if err != nil {
-		if what == "wait" {
-			return err
-		}
-		returned = 1 << 62 // it can still happen
+	if err != nil && verb == "wait" { // it shows nothing
+		return err
 	}
 
-	g.world.record.span(c.Name, what, called, g.world.Now(), err != nil)
+	g.world.record.span(c.Name, verb, called, returned, err != nil)
+	if err != nil {
+		returned = math.MaxInt64 // it can still happen
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-
-	g.ops = append(g.ops, porcupine.Operation{
-		ClientId: len(g.ops), Input: step{what: what}, Output: c.Name, Call: int64(called), Return: int64(returned),
-	})
-
+	g.calls = append(g.calls, gateCall{verb, c.Name, called, returned})
 	return err
 }
 
+// check returns an error unless all calls have an order, each within its time, in which no wait is
+// passed while the gate is set.
 func (g *Gate) check() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	if porcupine.CheckOperations(openOrNot, g.ops) {
-		return nil
+	of := func(verb string) []gateCall {
+		all := slices.DeleteFunc(slices.Clone(g.calls), func(c gateCall) bool { return c.verb != verb })
+		slices.SortFunc(all, func(a, b gateCall) int { return cmp.Compare(a.returned, b.returned) })
+		return all
 	}
 
-	err := fmt.Errorf("%s was passed while it was set", g.what)
-	for _, o := range g.ops {
-		err = fmt.Errorf("%w\n%v to %v: %s of %s", err, time.Duration(o.Call), time.Duration(o.Return), o.Input.(step).what, o.Output)
+	removals := of("remove")
+	var removed []time.Duration // the moments of removals that earlier waits need
+	for _, wait := range of("wait") {
+		set := time.Duration(-1)
+		for _, c := range of("set") {
+			if c.returned < wait.called {
+				set = max(set, c.called)
+			}
+		}
+		// The gate must be removed after all these sets, and before the wait returns.
+		if set < 0 || slices.ContainsFunc(removed, func(at time.Duration) bool { return at >= set }) {
+			continue
+		}
+		// Use the removal that is the first to be useless for later waits, as late as possible.
+		i := slices.IndexFunc(removals, func(c gateCall) bool { return c.called <= wait.returned && c.returned >= set })
+		if i < 0 {
+			return g.passed(wait)
+		}
+		removed = append(removed, min(wait.returned, removals[i].returned))
+		removals = slices.Delete(removals, i, i+1)
 	}
 
-	return err
+	return nil
 }
 
-var openOrNot = porcupine.Model{
-	Init: func() any { return false },
-	Step: func(set, input, _ any) (bool, any) {
-		switch input.(step).what {
-		case "set":
-			return true, true
-		case "remove":
-			return true, false
-		}
-		return !set.(bool), set
-	},
+func (g *Gate) passed(wait gateCall) error {
+	err := fmt.Errorf("%s was passed while it was set, from %v to %v by %s", g.what, wait.called, wait.returned, wait.client)
+	for _, c := range g.calls {
+		err = fmt.Errorf("%w\n%v to %v: %s of %s", err, c.called, c.returned, c.verb, c.client)
+	}
+	return err
 }

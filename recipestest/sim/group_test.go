@@ -26,20 +26,7 @@ func TestSimGroup(t *testing.T) {
 			})
 		})
 
-		ctx, cancel := context.WithCancel(context.Background())
-		w.Cleanup(cancel)
-		var seen []group.Peer
-		watched := make(chan error, 1)
-		go func() {
-			defer close(watched)
-			for peers, err := range group.New(watcher.Client, w.Path).Watch(ctx) {
-				if err != nil {
-					watched <- err
-				} else {
-					seen = peers
-				}
-			}
-		}()
+		stop := watch(w, group.New(watcher.Client, w.Path).Watch, func(_, _ []group.Peer) error { return nil })
 		w.Finally("the name is had and seen", func(ctx context.Context) error {
 			g := group.New(w.Alive()[1].Client, w.Path)
 			m, err := joinWhenFree(ctx, g, w.Timeout)
@@ -47,8 +34,8 @@ func TestSimGroup(t *testing.T) {
 				return err
 			}
 			time.Sleep(10 * w.Timeout)
-			cancel()
-			if err := <-watched; err != nil {
+			seen, err := stop()
+			if err != nil {
 				return err
 			}
 			peers, err := g.Members(ctx)

@@ -38,7 +38,7 @@ func (c *Client) connected(heard []byte) bool {
 // maxHandshake is far above the size of an answer to the handshake.
 const maxHandshake = 1024
 
-// ask gets the answer to a four-letter word, and hangs up.
+// ask gets the answer to a four-letter word and hangs up.
 func ask(c net.Conn, word string) string {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(time.Second))

@@ -9,17 +9,22 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A hold is something that a client holds by its own events, even if the simulation has no history
-// of it.
+// A hold is a turn of a history, or something that a client holds by its own events (even if the
+// simulation has no history of it).
 type hold struct {
 	client   *Client
-	path     string
-	token    int64
-	own      int64 // the token, if it belongs to the client's own node, otherwise 0
-	session  int64
 	from, to time.Time // to is zero while the hold lasts
 	lost     bool
+	until    time.Time // a turn is kept until then
+
+	path      string // of the event; a turn has none
+	token     int64
+	own       int64 // the token, if it belongs to the client's own node, otherwise 0
+	session   int64
+	exclusive bool
 }
+
+func (h *hold) fromEvent() bool { return h.path != "" }
 
 // A holdKey tells a client's holds apart, as far as events allow. (A write lock that was downgraded
 // keeps its token. Items that were reserved together have one token, and so have readers that share
@@ -50,21 +55,20 @@ func (c *Client) observe(e protocol.Event) {
 			h.early[key]--
 			return
 		}
-		held := &hold{client: c, path: e.Path, token: e.Token, session: e.Session, from: e.Time}
+		held := &hold{client: c, path: e.Path, token: e.Token, session: e.Session, from: e.Time, exclusive: key.exclusive()}
 		if e.Recipe != "queue" && e.Recipe != "doublebarrier" { // other nodes have that token too
 			held.own = e.Token
 		}
 		h.open[key] = append(h.open[key], held)
 		h.all = append(h.all, held)
-		if key.exclusive() {
-			h.alone = append(h.alone, held)
-		}
 		h.spring(c, func(a *ambush) bool { return a.early })
 	case protocol.EventReleased, protocol.EventLost:
 		if len(h.open[key]) == 0 {
+			// Events come from several goroutines, so an end can overtake its beginning.
 			h.early[key]++
 			return
 		}
+		// Holds with the same key look alike, so let the oldest end.
 		held := h.open[key][0]
 		h.open[key] = h.open[key][1:]
 		held.to, held.lost = e.Time, e.Kind == protocol.EventLost
@@ -83,9 +87,17 @@ func (w *World) checkHolds() error {
 	defer w.held.mu.Unlock()
 
 	now := time.Now()
+	var alone []*hold
+	// Holders must notice forced ends in time. What comes after such an end doesn't count.
 	for _, h := range w.held.all {
 		if h.to.IsZero() {
 			h.to = now
+		}
+		if !h.fromEvent() {
+			continue
+		}
+		if h.exclusive {
+			alone = append(alone, h)
 		}
 		ended := []any{bySession(h.session), byToken(h.own)}
 		if err := w.late(h.client, ended, h.to, true); err != nil {
@@ -96,12 +108,13 @@ func (w *World) checkHolds() error {
 		}
 	}
 
-	alone := w.held.alone
+	// Look for exclusive holds that overlap.
 	slices.SortStableFunc(alone, func(a, b *hold) int {
 		return cmp.Or(cmp.Compare(a.path, b.path), a.from.Compare(b.from))
 	})
 	for i, a := range alone {
 		for _, b := range alone[i+1:] {
+			// In this order, no later hold overlaps with a either.
 			if b.path != a.path || !b.from.Before(a.to) {
 				break
 			}

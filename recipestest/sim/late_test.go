@@ -10,6 +10,29 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
+// tell has the client hear that it has a lock now, or has lost it.
+func (c *Client) tell(kind protocol.EventKind, session, token int64) {
+	c.observe(protocol.Event{
+		Kind: kind, Time: time.Now(), Recipe: "lock", Path: c.world.Path, Session: session, Token: token,
+	})
+}
+
+// Events alone show that two clients hold a lock, of which the simulation has no history.
+func TestTwoHoldersByTheirEvents(t *testing.T) {
+	f := Find(t, func(w *World) {
+		for i, c := range w.Clients(2) {
+			c.Go(func(ctx context.Context) error {
+				c.tell(protocol.EventAcquired, 0, int64(1+i))
+				c.Sleep(ctx, w.Timeout/4)
+				c.tell(protocol.EventReleased, 0, int64(1+i))
+				return nil
+			})
+		}
+	}, WithFaults(), WithSeeds(1))
+	require.NotNil(t, f)
+	require.ErrorContains(t, f.Err, "has two holders, as their events say")
+}
+
 // A client whose hold was ended by force has to notice it at once, unless a fault is in the way.
 func TestHolderMustNoticeAForcedEnd(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -30,16 +53,13 @@ func TestHolderMustNoticeAForcedEnd(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					e := protocol.Event{Recipe: "lock", Path: w.Path, Session: s.ID(), Token: 7}
-					e.Kind, e.Time = protocol.EventAcquired, time.Now()
-					c.observe(e)
+					c.tell(protocol.EventAcquired, s.ID(), 7)
 					if test.disturbed {
 						w.disturb(Fault{Kind: Stall, Client: 1, Lasts: time.Millisecond})
 					}
 					w.forced.done.note(byToken(7))
 					c.Sleep(ctx, test.after)
-					e.Kind, e.Time = protocol.EventLost, time.Now()
-					c.observe(e)
+					c.tell(protocol.EventLost, s.ID(), 7)
 					return nil
 				})
 			}, WithFaults(), WithSeeds(1))

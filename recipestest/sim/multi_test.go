@@ -13,7 +13,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
@@ -22,47 +21,31 @@ import (
 func TestSimFencedWrites(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		log := &fencedLog{path: w.Path + "-log", written: make(map[string]error)}
-		operator, err := recipe.SessionOf(w.Context(), w.Operator())
-		if err == nil {
-			_, err = operator.EnsurePath(w.Context(), log.path)
-		}
-		if err != nil {
-			w.Fatal(err)
-		}
+		operatorAt(w, log.path)
 		held := w.Exclusive("the lock")
-		w.Processes(1+w.Rand.IntN(3), func(c *sim.Client) {
+		contend(w, 1+w.Rand.IntN(3), func(c *sim.Client) (int, func(context.Context, visit) error) {
 			m := lock.New(c.Client, w.Path)
-			c.Go(func(ctx context.Context) error {
-				for range 1 + c.Rand.IntN(3) {
-					c.Sleep(ctx, c.Upto(w.Timeout/2))
-					called := time.Now()
-					l, err := m.Lock(ctx)
-					if err != nil {
-						return err
+			return 1, func(ctx context.Context, v visit) error {
+				var writing sync.WaitGroup
+				defer writing.Wait()
+				return hold(ctx, c, v, held.Begin, func(wait context.Context) (*lock.Lease, error) {
+					l, err := m.Lock(wait)
+					if err == nil {
+						for range 1 + v.pick%3 {
+							writing.Go(func() { log.write(ctx, c, w.Timeout, l) })
+						}
 					}
-					turn := held.Begin(c, called, l)
-					var writing sync.WaitGroup
-					for range 1 + c.Rand.IntN(3) {
-						writing.Go(func() { log.write(ctx, c, w.Timeout, l) })
-					}
-					turn.Keep(c.Spell())
-					if c.Rand.IntN(2) == 0 {
+					return l, err
+				}, func(l *lock.Lease, ctx context.Context) error {
+					if v.pick%2 == 0 {
 						writing.Wait()
 					}
-					if err := turn.End(l.Unlock(ctx)); err != nil {
-						return err
-					}
-					writing.Wait()
-				}
-				return nil
-			})
-		})
-		w.Finally("each write is there once, or not at all", func(ctx context.Context) error {
-			s, err := recipe.SessionOf(ctx, w.Operator())
-			if err != nil {
-				return err
+					return l.Unlock(ctx)
+				})
 			}
-			children, _, err := s.Children(ctx, log.path)
+		})
+		w.Finally("each write is there once, or not at all", func(context.Context) error {
+			children, _, err := operatorAt(w, log.path).Conn().Children(log.path)
 			if err != nil {
 				return err
 			}

@@ -5,127 +5,93 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
-// A runner runs fn once per key.
-type runner interface {
-	Do(ctx context.Context, key string, fn func(ctx context.Context, right sim.Grant) error) (ran bool, err error)
-}
-
-// A onceRunner is a Once.
-type onceRunner struct{ *once.Once }
-
-func (o onceRunner) Do(ctx context.Context, key string, fn func(context.Context, sim.Grant) error) (ran bool, err error) {
-	return o.Once.Do(ctx, key, func(ctx context.Context, r *once.Run) error { return fn(ctx, r) })
-}
-
+// Clients run a few keys, each until it is done. An operator ends some runs by force when they are
+// about to be recorded.
 func TestSimOnce(t *testing.T) {
-	sim.Run(t, runOnce(func(c *protocol.Client, path string) runner { return onceRunner{once.New(c, path)} }))
-}
-
-// A locked runner does what a lock and a record can do that is written after looking at the lease.
-type locked struct {
-	client *protocol.Client
-	path   string
-}
-
-func (l locked) Do(ctx context.Context, key string, fn func(context.Context, sim.Grant) error) (ran bool, err error) {
-	err = lock.New(l.client, l.path+"/"+key).Do(ctx, func(held context.Context, lease *lock.Lease) error {
-		s, err := recipe.SessionOf(ctx, l.client)
-		if err != nil {
-			return err
-		}
-		done := l.path + "/done/" + key
-		if stat, err := s.Exists(ctx, done); stat != nil || err != nil {
-			return err
-		}
-		ran = true
-		if err := fn(held, lease); err != nil {
-			return err
-		}
-		data, err := json.Marshal(map[string]int64{"token": lease.Token()})
-		if err != nil {
-			return err
-		}
-		if _, err := s.EnsurePath(ctx, l.path+"/done"); err != nil {
-			return err
-		}
-		return s.Create(ctx, done, data, 0)
-	})
-	return ran, err
-}
-
-func TestSimFindsARecordThatDoesNotCheckTheLock(t *testing.T) {
-	f := sim.Find(t, runOnce(func(c *protocol.Client, path string) runner { return locked{c, path} }), sim.WithSeeds(1000))
-	require.NotNil(t, f)
-	t.Log(f)
-}
-
-// runOnce has clients run a few keys, each until it is done.
-func runOnce(newRunner func(*protocol.Client, string) runner) func(*sim.World) {
-	return func(w *sim.World) {
-		held, fails := make(map[string]*sim.Exclusive), make(map[string]int)
-		var keys []string
-		for i := range 1 + w.Rand.IntN(2) {
-			key := fmt.Sprint("key-", i)
-			keys = append(keys, key)
+	sim.Run(t, func(w *sim.World) {
+		var keys []*onceKey
+		for i := range 3 + w.Rand.IntN(3) {
+			name := fmt.Sprint("key-", i)
 			// Each failure of a key (in any process) doubles the pause before its next run.
-			held[key], fails[key] = w.Exclusive(key), w.Rand.IntN(5)
+			keys = append(keys, &onceKey{name: name, held: w.Exclusive(name), fails: w.Rand.IntN(3), told: make(map[int64]bool)})
 		}
-		book := &onceBook{fails: fails, recorded: make(map[string][]int64), lost: make(map[string][]int64)}
+		operator := operatorAt(w, path.Dir(w.Path))
 		w.Processes(2+w.Rand.IntN(3), func(c *sim.Client) {
-			o := newRunner(c.Client, w.Path)
+			o := once.New(c.Client, w.Path)
 			for _, key := range keys {
 				begins := c.Upto(w.Timeout)
 				c.Go(func(ctx context.Context) error {
 					c.Sleep(ctx, begins)
-					return book.do(ctx, c, o, key, held[key])
+					return key.do(ctx, c, o, operator.Conn())
 				})
 			}
 		})
 		for _, key := range keys {
-			w.Finally(key+" is done once", func(ctx context.Context) error {
-				return book.check(ctx, w.Alive()[0].Client, newRunner(w.Alive()[0].Client, w.Path), w.Path, key)
+			w.Finally(key.name+" is done once", func(ctx context.Context) error {
+				ran, err := once.New(w.Alive()[0].Client, w.Path).Do(ctx, key.name, func(context.Context, *once.Run) error { return nil })
+				if ran || err != nil {
+					return fmt.Errorf("a key that is done: %t, %w", ran, err)
+				}
+				data, _, err := operatorAt(w, path.Dir(w.Path)).Conn().Get(w.Path + "/done/" + key.name)
+				if err != nil {
+					return err
+				}
+				return key.check(data)
 			})
 		}
-	}
+	})
 }
 
-// A onceBook has the tokens of runs that were told whether they are recorded.
-type onceBook struct {
-	mu             sync.Mutex     // protects what follows
-	fails          map[string]int // how many runs fail yet
-	recorded, lost map[string][]int64
+// A onceKey is a key and what was told about its runs.
+type onceKey struct {
+	name  string
+	held  *sim.Exclusive
+	mu    sync.Mutex     // protects what follows
+	fails int            // how many runs fail yet
+	told  map[int64]bool // whether a run is recorded, by its token
 }
 
 // do calls Do until the key is done.
-func (b *onceBook) do(ctx context.Context, c *sim.Client, o runner, key string, held *sim.Exclusive) error {
+func (k *onceKey) do(ctx context.Context, c *sim.Client, o *once.Once, operator *zk.Conn) error {
 	errFailed := errors.New("failed")
 	for {
 		var token int64
 		called := time.Now()
-		ran, err := o.Do(ctx, key, func(_ context.Context, right sim.Grant) error {
+		ran, err := o.Do(ctx, k.name, func(_ context.Context, right *once.Run) error {
 			token = right.Token()
-			turn := held.Begin(c, called, right)
+			turn := k.held.Begin(c, called, right)
 			turn.Keep(c.Spell())
 			turn.End(nil)
-			if b.fail(key) {
+			k.mu.Lock()
+			k.fails--
+			fails := k.fails >= 0
+			k.mu.Unlock()
+			if fails {
 				return errFailed
+			}
+			if c.Rand.IntN(2) == 0 {
+				go operator.Delete(right.Check().Path, -1)
+				c.Sleep(ctx, c.Upto(2*time.Millisecond)) // the watch event takes that long
 			}
 			return nil
 		})
-		b.note(key, token, ran, err)
+		if ran && !errors.Is(err, protocol.ErrUncertain) {
+			k.mu.Lock()
+			k.told[token] = err == nil
+			k.mu.Unlock()
+		}
 		switch {
 		case err == nil:
 			return nil
@@ -135,54 +101,17 @@ func (b *onceBook) do(ctx context.Context, c *sim.Client, o runner, key string, 
 	}
 }
 
-// fail reports whether a run of the key has to fail.
-func (b *onceBook) fail(key string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fails[key]--
-	return b.fails[key] >= 0
-}
-
-func (b *onceBook) note(key string, token int64, ran bool, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case ran && err == nil:
-		b.recorded[key] = append(b.recorded[key], token)
-	case ran && !errors.Is(err, protocol.ErrUncertain):
-		b.lost[key] = append(b.lost[key], token)
-	}
-}
-
-// check compares what runs were told with what is recorded.
-func (b *onceBook) check(ctx context.Context, c *protocol.Client, o runner, path, key string) error {
-	ran, err := o.Do(ctx, key, func(context.Context, sim.Grant) error { return nil })
-	if ran || err != nil {
-		return fmt.Errorf("a key that is done: %t, %w", ran, err)
-	}
-	s, err := recipe.SessionOf(ctx, c)
-	if err != nil {
-		return err
-	}
-	data, _, err := s.Get(ctx, path+"/done/"+key)
-	if err != nil {
-		return err
-	}
+// check compares what runs were told with the record.
+func (k *onceKey) check(data []byte) error {
 	var record struct{ Token int64 }
 	if err := json.Unmarshal(data, &record); err != nil {
 		return err
 	}
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, token := range b.recorded[key] {
-		if token != record.Token {
-			return fmt.Errorf("run %d was told that it is recorded, %d is", token, record.Token)
-		}
-	}
-	for _, token := range b.lost[key] {
-		if token == record.Token {
-			return fmt.Errorf("run %d was told that it is not recorded", token)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for token, recorded := range k.told {
+		if recorded != (token == record.Token) {
+			return fmt.Errorf("run %d is recorded, and run %d was told about itself: %t", record.Token, token, recorded)
 		}
 	}
 	return nil

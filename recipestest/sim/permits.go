@@ -12,9 +12,8 @@ type Permits struct{ turns }
 // Permits begins a history, which is checked in the end. At most permits turns may be held at any
 // moment.
 func (w *World) Permits(what string, permits int) *Permits {
-	w.held.expect()
 	w.numbers++
-	p := &Permits{turns{world: w, what: what}}
+	p := &Permits{w.turns(what)}
 	w.Check(func() error { return p.check(permits) })
 	return p
 }
@@ -33,6 +32,7 @@ func (p *Permits) check(permits int) error {
 	}
 	for _, t := range all {
 		var holders []*Turn
+		// Who certainly holds at the moment when t begins?
 		for _, other := range all {
 			if t.certain() && other.certain() && !other.begun.After(t.begun) && other.held.After(t.begun) {
 				holders = append(holders, other)

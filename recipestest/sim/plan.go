@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,21 +68,15 @@ func (s spell) String() string {
 	return text
 }
 
-var (
-	partText  = regexp.MustCompile(`^(\d+)(?::(\d+))?$`)
-	spellText = regexp.MustCompile(`^(\d+)(?:@([^+]+))?(?:\+(.+))?$`)
-)
-
 // parsePlan is the inverse of plan.String.
 func parsePlan(text string) (p plan, err error) {
 	for field := range strings.FieldsSeq(text) {
 		name, words, _ := strings.Cut(field, "=")
-		all := strings.FieldsFunc(words, func(r rune) bool { return r == ',' })
 		switch name {
 		case "clients":
-			p.clients, err = parseAll(all, partText, parsePart)
+			p.clients, err = parseAll(words, parsePart)
 		case "faults":
-			p.faults, err = parseAll(all, spellText, parseSpell)
+			p.faults, err = parseAll(words, parseSpell)
 		default:
 			err = fmt.Errorf("%q is neither clients nor faults", name)
 		}
@@ -95,14 +88,14 @@ func parsePlan(text string) (p plan, err error) {
 	return p, nil
 }
 
-func parseAll[T any](words []string, form *regexp.Regexp, parse func(groups []string) (T, error)) ([]T, error) {
+func parseAll[T any](words string, parse func(word string) (T, error)) ([]T, error) {
+	// An empty list means none, and nil means all.
 	all := []T{}
-	for _, word := range words {
-		groups := form.FindStringSubmatch(word)
-		if groups == nil {
-			return nil, fmt.Errorf("%q does not match %v", word, form)
+	for word := range strings.SplitSeq(words, ",") {
+		if word == "" {
+			continue
 		}
-		one, err := parse(groups)
+		one, err := parse(word)
 		if err != nil {
 			return nil, err
 		}
@@ -112,20 +105,23 @@ func parseAll[T any](words []string, form *regexp.Regexp, parse func(groups []st
 	return all, nil
 }
 
-func parsePart(groups []string) (p part, err error) {
-	if p.client, err = strconv.Atoi(groups[1]); err == nil && groups[2] != "" {
-		p.turns, err = strconv.Atoi(groups[2])
+func parsePart(word string) (p part, err error) {
+	client, turns, limited := strings.Cut(word, ":")
+	if p.client, err = strconv.Atoi(client); err == nil && limited {
+		p.turns, err = strconv.Atoi(turns)
 	}
 	return p, err
 }
 
-func parseSpell(groups []string) (s spell, err error) {
+func parseSpell(word string) (s spell, err error) {
 	s.at, s.lasts = -1, -1
-	if s.index, err = strconv.Atoi(groups[1]); err == nil && groups[2] != "" {
-		s.at, err = time.ParseDuration(groups[2])
+	word, lasts, hasLasts := strings.Cut(word, "+")
+	index, at, hasAt := strings.Cut(word, "@")
+	if s.index, err = strconv.Atoi(index); err == nil && hasAt {
+		s.at, err = time.ParseDuration(at)
 	}
-	if err == nil && groups[3] != "" {
-		s.lasts, err = time.ParseDuration(groups[3])
+	if err == nil && hasLasts {
+		s.lasts, err = time.ParseDuration(lasts)
 	}
 	return s, err
 }
@@ -137,7 +133,7 @@ func (p plan) has(name string) bool {
 	return p.clients == nil || slices.ContainsFunc(p.clients, func(c part) bool { return c.name() == name })
 }
 
-// turns returns how many turns the client of that name has, or 0 if there is no limit.
+// turns returns how many turns the client of that name has (0 if there is no limit).
 func (p plan) turns(name string) int {
 	for _, c := range p.clients {
 		if c.name() == name {
@@ -168,6 +164,7 @@ func (p plan) choose(all []Fault) []Fault {
 		chosen = append(chosen, f)
 	}
 
+	// Shrinking moves faults.
 	slices.SortStableFunc(chosen, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return chosen
 }

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,14 +45,16 @@ func TestRounderTimesAreTriedFirst(t *testing.T) {
 	require.Empty(t, rounder(2*time.Second))
 }
 
+// failing is a failure of a world with some clients and faults.
+func failing(text string, clients int, turns map[string]int, faults ...Fault) *Failure {
+	f := &Failure{Err: errors.New(text), Faults: faults}
+	f.record, f.clients = &record{turns: turns}, clients
+	return f
+}
+
 // A smaller schedule that fails in another way does not count.
 func TestShrinkingKeepsTheKindOfFailure(t *testing.T) {
-	failure := func(text string) *Failure {
-		f := &Failure{Err: errors.New(text), Faults: []Fault{{index: 0}, {index: 1}}}
-		f.record, f.lanes = &record{}, []string{"server", "client 1", "client 2"}
-		return f
-	}
-
+	failure := func(text string) *Failure { return failing(text, 2, nil, Fault{index: 0}, Fault{index: 1}) }
 	f := failure("client 1, at 1.5s: the lock has two holders")
 	f.shrink(plan{}, func(p plan) *Failure {
 		if len(p.faults) < 2 || len(p.clients) < 1 {
@@ -65,12 +69,7 @@ func TestShrinkingKeepsTheKindOfFailure(t *testing.T) {
 
 // A client that does nothing is missing in the end. That is not what failed.
 func TestShrinkingMakesNoFailures(t *testing.T) {
-	failure := func(text string) *Failure {
-		f := &Failure{Err: errors.New(text), Faults: []Fault{{index: 0}}}
-		f.record, f.lanes = &record{turns: map[string]int{"client 2": 3}}, []string{"server", "client 1", "client 2"}
-		return f
-	}
-
+	failure := func(text string) *Failure { return failing(text, 2, map[string]int{"client 2": 3}, Fault{index: 0}) }
 	f := failure("in the end, it is there 2 times")
 	f.shrink(plan{}, func(p plan) *Failure {
 		switch {
@@ -84,23 +83,50 @@ func TestShrinkingMakesNoFailures(t *testing.T) {
 	require.Equal(t, "clients=1,2:1 faults=0", f.Only)
 }
 
-func TestKindOfAFailureIsInItsFirstWords(t *testing.T) {
-	const first = "in the end, each is there once: zk: node does not exist"
-	require.Equal(t, kindOf(errors.New("client 1, at 1.5s: lock: /root-a/x: busy\nmore")), kindOf(errors.New("client 2, at 20ms: lock: /root-b/x: busy")))
-	require.NotEqual(t, kindOf(errors.New(first)), kindOf(errors.New("in the end, each is there once: it is there 2 times")))
-}
-
 func TestShrinkingEndsWithItsBudget(t *testing.T) {
-	f := &Failure{Err: errors.New("no"), Faults: []Fault{{index: 0, Kind: Stall, At: time.Hour + 1, Lasts: time.Hour + 1}}}
-	f.record, f.lanes = &record{turns: map[string]int{"client 1": 10_000}}, []string{"server", "client 1"}
-	plays := 0
+	long := time.Hour + 1
+	f := failing("no", 1, map[string]int{"client 1": 10_000}, Fault{index: 0, Kind: Stall, At: long, Lasts: long})
+	plays, want := 0, maxReplays
+	if testing.Short() {
+		want = shortReplays
+	}
 	f.shrink(plan{}, func(plan) *Failure {
 		plays++
 		return nil
 	})
-	require.Equal(t, maxReplays, plays)
+	require.Equal(t, want, plays)
 	require.Empty(t, f.Only)
 	require.Equal(t, f.Faults, f.Enough)
+}
+
+func TestSeedDecidesWhatHappens(t *testing.T) {
+	// The results of these have names in them.
+	kinds := slices.DeleteFunc(slices.Clone(allKinds), func(k Kind) bool { return k == Expiry || k == Deletion })
+	play := func() (faults []Fault, drawn []time.Duration) {
+		f := playSeed(t, 7, func(w *World) {
+			for _, c := range w.Clients(3) {
+				drawn = append(drawn, c.Spell(), w.Upto(time.Hour), w.Timeout)
+				c.Go(func(ctx context.Context) error {
+					c.Sleep(ctx, 10*w.Timeout)
+					return nil
+				})
+			}
+			w.Check(func() error { return errors.New("enough") })
+		}, options{kinds: kinds}, &coverage{})
+		return f.Faults, drawn
+	}
+
+	faults, drawn := play()
+	again, drawnAgain := play()
+	require.NotEmpty(t, faults)
+	require.Equal(t, faults, again)
+	require.Equal(t, drawn, drawnAgain)
+}
+
+func TestKindOfAFailureIsInItsFirstWords(t *testing.T) {
+	const first = "in the end, each is there once: zk: node does not exist"
+	require.Equal(t, kindOf(errors.New("client 1, at 1.5s: lock: /root-a/x: busy\nmore")), kindOf(errors.New("client 2, at 20ms: lock: /root-b/x: busy")))
+	require.NotEqual(t, kindOf(errors.New(first)), kindOf(errors.New("in the end, each is there once: it is there 2 times")))
 }
 
 func TestLatestPacketsCountFromTheBeginningOfTheWorld(t *testing.T) {
@@ -108,6 +134,7 @@ func TestLatestPacketsCountFromTheBeginningOfTheWorld(t *testing.T) {
 		"    3.0005s  connection 2  <- 1 create: ok (9 bytes)\n" +
 		"      7.999s  connection 2  <- event /a (9 bytes)\n" +
 		"          9s  connection 2  -> 0 close  (9 bytes)\n"
-	require.Equal(t, " 4.000500s  connection 2  <- 1 create: ok (9 bytes)\n 8.999000s  connection 2  <- event /a (9 bytes)\n",
-		latestPackets(trace, time.Second, 9*time.Second))
+	const want = " 4.000500s  client 1   connection 2  <- 1 create: ok (9 bytes)\n" +
+		" 8.999000s  client 1   connection 2  <- event /a (9 bytes)\n"
+	require.Equal(t, want, lines(latestPackets("client 1", trace, time.Second, 9*time.Second)))
 }

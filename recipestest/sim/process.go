@@ -58,6 +58,7 @@ func (c *Client) Dead() bool {
 // die kills a process that has work to do, and starts a successor after a pause. If the host dies
 // with it, the server isn't notified.
 func (w *World) die(c *Client, host bool, pause time.Duration) (done string) {
+	// The successor counts as work from now on, so that the world waits for it.
 	if c.place.program == nil || c.Dead() || c.working.Load() == 0 || !w.work.begin() {
 		return "there is none"
 	}
@@ -66,7 +67,9 @@ func (w *World) die(c *Client, host bool, pause time.Duration) (done string) {
 	c.dead = true
 	ports := slices.Clone(c.ports)
 	c.mu.Unlock()
-	w.held.endAll(c)
+	for _, held := range w.held.of(c) {
+		w.held.end(held, true)
+	}
 	if host {
 		c.Link.Stall()
 	} else {
@@ -77,7 +80,7 @@ func (w *World) die(c *Client, host bool, pause time.Duration) (done string) {
 	for _, p := range ports {
 		p.Conn.Close()
 	}
-	c.runOn()
+	c.runOn(time.Time{})
 	c.kill()
 	go c.Client.Close()
 
@@ -86,6 +89,7 @@ func (w *World) die(c *Client, host bool, pause time.Duration) (done string) {
 		defer w.recovered("a successor of " + c.Name)
 		sleep(w.over, pause)
 		next := w.connect(c.place, c.follower)
+		// Processes promises that program runs for one client at a time.
 		w.starting <- struct{}{}
 		defer func() { <-w.starting }()
 		w.mu.Lock()

@@ -27,10 +27,7 @@ var truthfulSyncs = sim.WithoutFaults(sim.Deposed)
 func TestSimQueue(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		s := newQueueSim(w, queue.WithRetryDelay(func(int) time.Duration { return w.Timeout / 8 }))
-		if w.Rand.IntN(2) == 0 {
-			s.priorities = true
-			s.opts = append(s.opts, queue.WithPriorities())
-		}
+		s.drawPriorities()
 		if w.Rand.IntN(2) == 0 {
 			s.dead = queue.New(w.Operator(), w.Path+"-dead")
 			s.attempts = 1 + w.Rand.IntN(3)
@@ -81,23 +78,52 @@ func TestSimQueueEmpty(t *testing.T) {
 	}, truthfulSyncs)
 }
 
-// A single session consumes, with several goroutines, what others offer.
-func TestSimQueueOrder(t *testing.T) {
-	sim.Run(t, func(w *sim.World) {
+func TestSimQueueOrder(t *testing.T) { sim.Run(t, inOrder, truthfulSyncs, withoutNewQueues) }
+
+// By this seed an entry goes back to its place while younger entries are claimed ahead.
+func TestSimQueueOrderOfReturns(t *testing.T) {
+	sim.Run(t, inOrder, truthfulSyncs, withoutNewQueues, sim.WithSeed(3067609226))
+}
+
+// A queue that is made anew numbers its entries anew.
+var withoutNewQueues = sim.WithoutFaults(sim.Uproot)
+
+// inOrder has a single session consume, with several goroutines, what others offer.
+func inOrder(w *sim.World) {
+	s := newQueueSim(w)
+	s.work(2+w.Rand.IntN(2), func(u *queueUser) []verb {
+		if u.consumes {
+			return []verb{u.poll, u.poll, u.pollN, u.take, u.take, u.take}
+		}
+		return []verb{u.offer, u.offer, u.offerAll}
+	})
+	s.checkQueue()
+}
+
+// withoutForce leaves out the operator, who would end reservations.
+var withoutForce = sim.WithoutFaults(sim.Deposed, sim.Deletion, sim.Uproot)
+
+func TestSimQueueIsAQueue(t *testing.T) { sim.Run(t, inLine(false), withoutForce) }
+
+// inLine has one process at a time consume what others offer. Processes die, and what a consumer
+// had reserved then comes back in its place. A consumer with a bug takes the newest entry now and
+// then.
+func inLine(bug bool) func(*sim.World) {
+	return func(w *sim.World) {
 		s := newQueueSim(w)
+		s.mortal, s.inPlace, s.rounds = true, true, 16
+		s.drawPriorities()
 		s.work(2+w.Rand.IntN(2), func(u *queueUser) []verb {
-			if u.Client == s.clients[0] {
-				return []verb{u.poll, u.poll, u.pollN, u.take, u.take, u.take}
+			switch {
+			case !u.consumes:
+				return []verb{u.offer, u.offer, u.offerAfter}
+			case bug:
+				return []verb{u.reserve, u.tryReserve, u.tryReserve, u.tryReserve, u.takeNewest}
 			}
-			return []verb{u.offer, u.offer, u.offerAll}
+			return []verb{u.reserve, u.tryReserve, u.tryReserve, u.tryReserve}
 		})
-		w.Check(func() error {
-			if s.changed() { // a session that was lost counts as a consumer until the server has ended it
-				return nil
-			}
-			return errors.Join(s.history.inOrder(), s.history.isQueue())
-		})
-	}, truthfulSyncs, sim.WithoutFaults(sim.Uproot)) // a queue that is made anew numbers its entries anew
+		s.checkQueue()
+	}
 }
 
 // Consumers race for a queue that is long enough for tickets.
@@ -133,7 +159,7 @@ func TestSimQueueAttempts(t *testing.T) {
 			return []verb{u.offer, u.reserve, u.reserve, u.reserve, u.tryReserve, u.consume, u.consume}
 		})
 		w.Check(func() error {
-			if s.changed() {
+			if s.changed(s.Alive()...) {
 				return nil
 			}
 			return s.history.exactAttempts()
@@ -148,7 +174,7 @@ func TestSimQueueOvertaking(t *testing.T) {
 		s.fill(20 + w.Rand.IntN(100))
 		s.pause, s.rounds = w.Timeout/16, 100
 		s.work(2+w.Rand.IntN(3), func(u *queueUser) []verb {
-			if u.Client == s.clients[0] && u.first {
+			if u.consumes && u.first {
 				return []verb{u.offer, u.offer, u.offerAll, u.offerAfter}
 			}
 			return []verb{u.poll, u.poll, u.poll, u.poll, u.poll, u.poll, u.pollN}
@@ -168,31 +194,49 @@ type queueSim struct {
 	*sim.World
 	history    *deliveries
 	opts       []queue.Option
+	mortal     bool // processes can die
+	inPlace    bool // entries that are given back come back in their place
 	priorities bool
-	dead       *queue.Queue  // of the operator; nil if there is none
-	attempts   int           // before an entry goes there
-	wakes      bool          // calls that wait are woken soon
-	most       int           // entries; 0 if there is no bound
-	rounds     int           // of each goroutine, at most
-	pause      time.Duration // between them, at most; 0: up to a session timeout
-	clients    []*sim.Client
-	sessions   []int64      // their first ones
-	moved      atomic.Int64 // entries that got a name which no consumer has watched
+	dead       *queue.Queue     // of the operator; nil if there is none
+	attempts   int              // before an entry goes there
+	wakes      bool             // calls that wait are woken soon
+	most       int              // entries; 0 if there is no bound
+	rounds     int              // of each goroutine, at most
+	pause      time.Duration    // between them, at most; 0: up to a session timeout
+	sessions   map[string]int64 // the first ones, by client
+	moved      atomic.Int64     // entries that got a name which no consumer has watched
 }
 
 func newQueueSim(w *sim.World, opts ...queue.Option) *queueSim {
-	return &queueSim{World: w, history: newDeliveries(w), opts: opts, rounds: 8}
+	return &queueSim{World: w, history: newDeliveries(w), opts: opts, rounds: 8, sessions: make(map[string]int64)}
+}
+
+// drawPriorities lets half of the queues have priorities.
+func (s *queueSim) drawPriorities() {
+	if s.Rand.IntN(2) == 0 {
+		s.priorities = true
+		s.opts = append(s.opts, queue.WithPriorities())
+	}
 }
 
 // changed reports whether a client has lost a session.
-func (s *queueSim) changed() bool {
-	for i, c := range s.clients {
+func (s *queueSim) changed(clients ...*sim.Client) bool {
+	return slices.ContainsFunc(clients, func(c *sim.Client) bool {
 		session, err := c.Session(context.Background())
-		if err != nil || session.ID() != s.sessions[i] {
-			return true
+		return err != nil || session.ID() != s.sessions[c.Name]
+	})
+}
+
+// checkQueue checks in the end that entries came in order. A session that was lost counts as a
+// consumer until the server has ended it, and then some entries can be overtaken.
+func (s *queueSim) checkQueue() {
+	s.Check(func() error {
+		overtakes := 0
+		if s.changed(s.Alive()[0]) {
+			overtakes = 8 + s.history.failed
 		}
-	}
-	return false
+		return s.history.isQueue(overtakes)
+	})
 }
 
 // watchesEach are the watches that a session keeps: on the register, twice, and on the number of
@@ -206,27 +250,32 @@ type verb = func(context.Context) error
 type queueUser struct {
 	*queueSim
 	*sim.Client
-	name  string
-	first bool // goroutine of its client
-	rand  *rand.Rand
-	queue *queue.Queue
-	dead  *queue.Queue
-	made  int
+	name     string
+	consumes bool // its client is the first
+	first    bool // goroutine of its client
+	rand     *rand.Rand
+	queue    *queue.Queue
+	dead     *queue.Queue
+	made     int
 }
 
 // work makes n clients, with some goroutines each that draw from their verbs.
 func (s *queueSim) work(n int, verbs func(*queueUser) []verb) {
 	s.Operator()
-	s.clients = s.Clients(n)
-	for _, c := range s.clients {
+	begin := func(c *sim.Client) {
 		session, err := c.Session(context.Background())
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.sessions = append(s.sessions, session.ID())
+		if s.sessions[c.Name] == 0 {
+			s.sessions[c.Name] = session.ID()
+		}
 		var shared *queueUser
 		for i := range 1 + c.Rand.IntN(3) {
-			u := &queueUser{queueSim: s, Client: c, first: i == 0, name: fmt.Sprintf("%s.%d", c.Name, i), rand: rand.New(rand.NewPCG(c.Rand.Uint64(), 0))}
+			u := &queueUser{
+				queueSim: s, Client: c, consumes: c.Name == "client 1", first: i == 0,
+				name: fmt.Sprintf("%s.%d in session %d", c.Name, i, session.ID()), rand: rand.New(rand.NewPCG(c.Rand.Uint64(), 0)),
+			}
 			if shared == nil || c.Rand.IntN(2) == 0 {
 				opts := s.opts
 				if s.dead != nil {
@@ -238,20 +287,14 @@ func (s *queueSim) work(n int, verbs func(*queueUser) []verb) {
 			} else {
 				u.queue, u.dead = shared.queue, shared.dead
 			}
-
-			steps := verbs(u)
-			c.Go(func(ctx context.Context) error {
-				for range 2 + u.rand.IntN(s.rounds) {
-					u.Sleep(ctx, u.upto(cmp.Or(s.pause, s.Timeout>>u.rand.IntN(8))))
-					bound, cancel := context.WithTimeout(ctx, u.upto(4*s.Timeout))
-					err := steps[u.rand.IntN(len(steps))](bound)
-					cancel()
-					if err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			c.Go(func(ctx context.Context) error { return u.repeat(ctx, verbs(u)) })
+		}
+	}
+	if s.mortal {
+		s.Processes(n, begin)
+	} else {
+		for _, c := range s.Clients(n) {
+			begin(c)
 		}
 	}
 
@@ -266,11 +309,22 @@ func (s *queueSim) work(n int, verbs func(*queueUser) []verb) {
 		}
 		time.Sleep(2*time.Second + 2*s.Timeout) // receipts go when they are idle
 		s.Watches = (1 + n) * (watchesEach + int(s.moved.Load()))
-		if err := s.clean(ctx, s.Path); err != nil {
+		return errors.Join(s.clean(s.Path), s.clean(s.Path+"-dead"))
+	})
+}
+
+// repeat does one verb after another.
+func (u *queueUser) repeat(ctx context.Context, verbs []verb) error {
+	for range 2 + u.rand.IntN(u.rounds) {
+		u.Sleep(ctx, u.upto(cmp.Or(u.pause, u.Timeout>>u.rand.IntN(8))))
+		bound, cancel := context.WithTimeout(ctx, u.upto(4*u.Timeout))
+		err := verbs[u.rand.IntN(len(verbs))](bound)
+		cancel()
+		if err != nil {
 			return err
 		}
-		return s.clean(ctx, s.Path+"-dead")
-	})
+	}
+	return nil
 }
 
 func (u *queueUser) upto(most time.Duration) time.Duration {
@@ -308,11 +362,14 @@ func (s *queueSim) fill(n int) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.history.put(called, err, time.Time{}, 100, ids, names...)
+	s.history.put(called, err, 0, 100, ids, names...)
 }
 
-func (u *queueUser) put(called time.Time, err error, due time.Time, priority int, ids []string, names ...string) error {
-	u.history.put(called, err, due, priority, ids, names...)
+func (u *queueUser) put(called time.Time, err error, delay time.Duration, priority int, ids []string, names ...string) error {
+	if err != nil && u.Dead() {
+		err = protocol.ErrUncertain
+	}
+	u.history.put(called, err, delay, priority, ids, names...)
 	u.Note("offers %s: %s %v", names, ids, err)
 	known := errors.Is(err, protocol.ErrUncertain) || errors.Is(err, context.DeadlineExceeded)
 	if errors.Is(err, protocol.ErrLost) && !known {
@@ -321,36 +378,34 @@ func (u *queueUser) put(called time.Time, err error, due time.Time, priority int
 	return harmless(err)
 }
 
+func (u *queueUser) offerOne(delay time.Duration, priority int, offer func(data []byte) (string, error)) error {
+	called, name := time.Now(), u.item()
+	id, err := offer([]byte(name))
+	return u.put(called, err, delay, priority, []string{id}, name)
+}
+
 func (u *queueUser) offer(ctx context.Context) error {
-	called, name, priority := time.Now(), u.item(), 100
-	var id string
-	var err error
 	if u.priorities && u.rand.IntN(2) == 0 {
-		priority = u.rand.IntN(200)
-		id, err = u.queue.OfferPriority(ctx, priority, []byte(name))
-	} else {
-		id, err = u.queue.Offer(ctx, []byte(name))
+		priority := u.rand.IntN(200)
+		return u.offerOne(0, priority, func(data []byte) (string, error) { return u.queue.OfferPriority(ctx, priority, data) })
 	}
-	return u.put(called, err, time.Time{}, priority, []string{id}, name)
+	return u.offerOne(0, 100, func(data []byte) (string, error) { return u.queue.Offer(ctx, data) })
 }
 
 func (u *queueUser) offerWait(ctx context.Context) error {
-	called, name := time.Now(), u.item()
-	id, err := u.queue.OfferWait(ctx, []byte(name))
-	return u.put(called, err, time.Time{}, 100, []string{id}, name)
+	return u.offerOne(0, 100, func(data []byte) (string, error) { return u.queue.OfferWait(ctx, data) })
+}
+
+func (u *queueUser) offerAfter(ctx context.Context) error {
+	u.moved.Add(1)
+	delay := 1 + u.upto(u.Timeout)
+	return u.offerOne(delay, 100, func(data []byte) (string, error) { return u.queue.OfferAfter(ctx, delay, data) })
 }
 
 func (u *queueUser) offerAll(ctx context.Context) error {
 	called, names := time.Now(), []string{u.item(), u.item()}
 	ids, err := u.queue.OfferAll(ctx, [][]byte{[]byte(names[0]), []byte(names[1])})
-	return u.put(called, err, time.Time{}, 100, ids, names...)
-}
-
-func (u *queueUser) offerAfter(ctx context.Context) error {
-	called, name, delay := time.Now(), u.item(), u.upto(u.Timeout)
-	id, err := u.queue.OfferAfter(ctx, delay, []byte(name))
-	u.moved.Add(1)
-	return u.put(called, err, time.Now().Add(delay+time.Millisecond), 100, []string{id}, name)
+	return u.put(called, err, 0, 100, ids, names...)
 }
 
 // offerKey offers with a key, again and again until that is settled, and perhaps once more.
@@ -369,19 +424,16 @@ func (u *queueUser) offerKey(ctx context.Context) error {
 			err = err2
 		}
 	}
-	return u.put(called, err, time.Time{}, 100, []string{id}, name)
+	return u.put(called, err, 0, 100, []string{id}, name)
 }
 
-func (u *queueUser) take(ctx context.Context) error {
-	called := time.Now()
-	data, err := u.queue.Take(ctx)
-	return u.outOne("Take", called, data, err)
-}
+func (u *queueUser) take(ctx context.Context) error { return u.takeOne(ctx, "Take", u.queue.Take) }
+func (u *queueUser) poll(ctx context.Context) error { return u.takeOne(ctx, "Poll", u.queue.Poll) }
 
-func (u *queueUser) poll(ctx context.Context) error {
+func (u *queueUser) takeOne(ctx context.Context, what string, take func(context.Context) ([]byte, error)) error {
 	called := time.Now()
-	data, err := u.queue.Poll(ctx)
-	return u.outOne("Poll", called, data, err)
+	data, err := take(ctx)
+	return u.out(what, called, [][]byte{data}, err)
 }
 
 func (u *queueUser) pollN(ctx context.Context) error {
@@ -390,15 +442,10 @@ func (u *queueUser) pollN(ctx context.Context) error {
 	return u.out("PollN", called, data, err)
 }
 
-func (u *queueUser) outOne(what string, called time.Time, data []byte, err error) error {
-	if err != nil {
-		return u.out(what, called, nil, err)
-	}
-	return u.out(what, called, [][]byte{data}, nil)
-}
-
 func (u *queueUser) out(what string, called time.Time, data [][]byte, err error) error {
-	u.history.ask()
+	u.history.mu.Lock()
+	u.history.asked = time.Now()
+	u.history.mu.Unlock()
 	var unsure *queue.UncertainError
 	if errors.As(err, &unsure) {
 		data = unsure.Data
@@ -425,6 +472,25 @@ func (u *queueUser) out(what string, called time.Time, data [][]byte, err error)
 	return harmless(err)
 }
 
+// takeNewest is a bug.
+func (u *queueUser) takeNewest(ctx context.Context) error {
+	called, last := time.Now(), ""
+	for i, err := range u.queue.List(ctx) {
+		if err == nil && i.Holder == 0 && i.Due.IsZero() {
+			last = i.ID
+		}
+	}
+	session, err := u.Session(ctx)
+	if err != nil || last == "" {
+		return nil
+	}
+	data, _, err := session.Conn().Get(u.queueSim.Path + "/" + last)
+	if err == nil && session.Conn().Delete(u.queueSim.Path+"/"+last, -1) == nil {
+		u.history.took(called, nil, string(data))
+	}
+	return nil
+}
+
 func (u *queueUser) reserve(ctx context.Context) error { return u.reserveWith(ctx, u.queue.Reserve) }
 func (u *queueUser) tryReserve(ctx context.Context) error {
 	return u.reserveWith(ctx, u.queue.TryReserve)
@@ -437,60 +503,61 @@ func (u *queueUser) reserveWith(ctx context.Context, reserve func(context.Contex
 	}
 	called := time.Now()
 	it, err := reserve(ctx)
-	lost := session.Err() != nil // an attempt of that session may have reserved an entry
 	switch {
-	case errors.Is(err, queue.ErrEmpty) && !lost:
+	case err == nil:
+		return u.hold(ctx, called, it)
+	case errors.Is(err, queue.ErrEmpty) && session.Err() == nil:
 		u.history.empty("TryReserve", called)
-		return nil
-	case errors.Is(err, queue.ErrEmpty):
+	default: // an attempt may have reserved an entry
 		u.history.reservedUnknown(called)
-		return nil
-	case err != nil:
-		u.history.reservedUnknown(called)
-		return harmless(err)
 	}
-	return u.hold(ctx, called, it)
+	return harmless(err)
 }
 
 // hold keeps an item for a while and settles it.
 func (u *queueUser) hold(ctx context.Context, called time.Time, it *queue.Item) error {
 	name := string(it.Data())
 	turn := u.holder(name).Begin(u.Client, called, it)
-	over := u.history.reserved(called, name, it.Token(), it.Attempt())
+	touched := u.history.reserved(called, name, it.Token(), it.Attempt())
 	most := []time.Duration{u.Timeout / 20, u.Timeout / 20, u.Timeout, 3 * u.Timeout}
 	turn.Keep(u.upto(most[u.rand.IntN(len(most))])) // some outlast a session
 
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*u.Timeout)
 	defer cancel()
 	if u.rand.IntN(3) > 0 {
-		at := time.Now()
 		err := it.Ack(bound)
-		u.Note("Ack %s: %v", name, err)
 		turn.End(err)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("%w: %w", protocol.ErrUncertain, err)
-		}
-		if errors.Is(err, protocol.ErrLost) && !errors.Is(err, protocol.ErrUncertain) {
-			return nil
-		}
-		u.history.took(at, err, name)
-		return harmless(err)
+		return u.acked(name, err)
 	}
 
 	var opts []queue.NackOption
-	var due time.Time
-	switch u.rand.IntN(3) {
-	case 0:
-		delay := u.upto(u.Timeout)
-		opts, due = append(opts, queue.After(delay)), time.Now().Add(delay+time.Millisecond)
-	case 1:
+	var delay time.Duration
+	switch way := u.rand.IntN(3); {
+	case way == 0 && !u.inPlace:
+		delay = u.upto(u.Timeout)
+		opts = append(opts, queue.After(delay))
+	case way == 1 && !u.inPlace:
 		opts = append(opts, queue.AtTail())
 	}
 	u.moved.Add(int64(len(opts)))
 	err := it.Nack(bound, opts...)
 	u.Note("Nack %s: %v", name, err)
 	turn.End(err)
-	over(err == nil && u.dead == nil && u.most == 0, due)
+	if err == nil && u.dead == nil && u.most == 0 {
+		u.history.released(touched, delay+time.Millisecond)
+	}
+	return harmless(err)
+}
+
+// acked notes the result of an Ack. Without a result it is unknown.
+func (u *queueUser) acked(name string, err error) error {
+	u.Note("Ack %s: %v", name, err)
+	if err != nil && (u.Dead() || errors.Is(err, context.DeadlineExceeded)) {
+		err = fmt.Errorf("%w: %w", protocol.ErrUncertain, err)
+	}
+	if err == nil || errors.Is(err, protocol.ErrUncertain) {
+		u.history.acked(name, err)
+	}
 	return harmless(err)
 }
 
@@ -507,12 +574,7 @@ func (u *queueUser) holder(name string) *sim.Exclusive {
 // consume lets some workers work for a while.
 func (u *queueUser) consume(ctx context.Context) error {
 	called := time.Now()
-	type done struct {
-		it     *queue.Item
-		acked  bool
-		called time.Time
-	}
-	items := make(chan done, 1000)
+	acked := make(chan *queue.Item, 1000)
 	seed := u.rand.Uint64()
 	grace := time.Duration(u.rand.IntN(2)) * u.Timeout / 16
 	err := u.queue.Consume(ctx, 1+u.rand.IntN(3), func(ctx context.Context, it *queue.Item) error {
@@ -522,33 +584,23 @@ func (u *queueUser) consume(ctx context.Context) error {
 		u.history.reserved(called, name, it.Token(), it.Attempt())
 		turn.Keep(time.Duration(r.Int64N(int64(u.Timeout / 8))))
 		turn.End(nil)
-		fails := r.IntN(4) == 0
-		items <- done{it, !fails, time.Now()}
-		if fails {
-			u.moved.Add(1)
-			if ctx.Err() != nil {
-				u.history.unfinished(name, it.Token())
-			}
-			return errors.New("fails")
+		if r.IntN(4) > 0 {
+			acked <- it
+			return nil
 		}
-		return nil
+		u.moved.Add(1)
+		if ctx.Err() != nil {
+			u.history.unfinished(name, it.Token())
+		}
+		return errors.New("fails")
 	}, queue.WithGrace(grace))
 	u.history.reservedUnknown(called)
-	close(items)
-	for d := range items {
-		if !d.acked {
-			continue
-		}
+	close(acked)
+	for it := range acked {
 		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*u.Timeout)
-		err := d.it.Ack(bound)
+		err := it.Ack(bound)
 		cancel()
-		u.Note("acked %s: %v", d.it.Data(), err)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = protocol.ErrUncertain
-		}
-		if err == nil || errors.Is(err, protocol.ErrUncertain) {
-			u.history.took(d.called, err, string(d.it.Data()))
-		} else if err := harmless(err); err != nil {
+		if err := u.acked(string(it.Data()), err); err != nil {
 			return fmt.Errorf("acknowledged again: %w", err)
 		}
 	}
@@ -571,28 +623,10 @@ func (u *queueUser) list(ctx context.Context) error {
 	return nil
 }
 
-// known returns an entry, and its ID if it has not moved. It is empty if there is none.
-func (u *queueUser) known() (name, id string) {
-	u.history.mu.Lock()
-	defer u.history.mu.Unlock()
-	for _, e := range u.history.sorted() {
-		if len(e.ids) == 1 && len(e.taken) == 0 && u.rand.IntN(3) == 0 {
-			return e.name, e.ids[0]
-		}
-	}
-	return "", ""
-}
-
 func (u *queueUser) remove(ctx context.Context) error {
-	name, id := u.known()
-	if id == "" {
-		return nil
-	}
 	called := time.Now()
-	err := u.queue.Remove(ctx, id)
-	u.Note("Remove %s %s: %v", name, id, err)
-	u.ended(name, called, err)
-	if err != nil && errors.Is(err, zk.ErrNoNode) {
+	name, err := u.operate(ctx, "Remove", u.queue.Remove)
+	if name == "" || errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
 	u.history.took(called, protocol.ErrUncertain, name) // it may have been taken before the second attempt
@@ -600,27 +634,32 @@ func (u *queueUser) remove(ctx context.Context) error {
 }
 
 func (u *queueUser) free(ctx context.Context) error {
-	name, id := u.known()
-	if id == "" {
-		return nil
-	}
-	called := time.Now()
-	err := u.queue.Free(ctx, id)
-	u.Note("Free %s %s: %v", name, id, err)
-	u.ended(name, called, err)
+	_, err := u.operate(ctx, "Free", u.queue.Free)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
 	return harmless(err)
 }
 
-// ended notes that a claim was ended by force, or may be.
-func (u *queueUser) ended(name string, called time.Time, err error) {
+// operate calls an operator's verb for an entry that has not moved, if there is one. The verb may
+// end a claim by force.
+func (u *queueUser) operate(ctx context.Context, what string, verb func(context.Context, string) error) (name string, err error) {
+	u.history.mu.Lock()
+	all := slices.DeleteFunc(u.history.sorted(), func(e *delivery) bool { return len(e.ids) != 1 || e.out })
+	u.history.mu.Unlock()
+	if len(all) == 0 {
+		return "", nil
+	}
+	e := all[u.rand.IntN(len(all))]
+	called := time.Now()
+	err = verb(ctx, e.ids[0])
+	u.Note("%s %s %s: %v", what, e.name, e.ids, err)
 	to := time.Now()
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		to = forever
 	}
-	u.holder(name).Ended(called, to)
+	u.holder(e.name).Ended(called, to)
+	return e.name, err
 }
 
 func (u *queueUser) drained(ctx context.Context) error {
@@ -636,7 +675,7 @@ func (u *queueUser) drained(ctx context.Context) error {
 
 // measure looks at the length of the queue again and again.
 func (s *queueSim) measure() {
-	s.clients[0].Go(func(ctx context.Context) error {
+	s.Alive()[0].Go(func(ctx context.Context) error {
 		session, err := s.Operator().Session(ctx)
 		if err != nil {
 			return err
@@ -659,7 +698,7 @@ func (s *queueSim) measure() {
 // wipe deletes records now and then, as an operator does.
 func (s *queueSim) wipe() {
 	r := rand.New(rand.NewPCG(s.Rand.Uint64(), 0))
-	s.clients[0].Go(func(ctx context.Context) error {
+	s.Alive()[0].Go(func(ctx context.Context) error {
 		session, err := s.Operator().Session(ctx)
 		if err != nil {
 			return err
@@ -668,7 +707,7 @@ func (s *queueSim) wipe() {
 			time.Sleep(time.Duration(r.Int64N(int64(2 * s.Timeout))))
 			below := []string{"/zkrecipes/receipts", "/zkrecipes/waiting"}[r.IntN(2)]
 			s.deleteAll(session.Conn(), s.Path+below, r.IntN(2) == 0)
-			s.clients[0].Note("wipes %s", below)
+			s.Alive()[0].Note("wipes %s", below)
 		}
 		return nil
 	})
@@ -694,7 +733,7 @@ func (s *queueSim) drain(ctx context.Context, q *queue.Queue) error {
 		case err == nil:
 			s.history.took(called, nil, string(data))
 			if q == s.dead {
-				s.history.buried(string(data))
+				s.history.entry(string(data)).buried = true
 			}
 			continue
 		case !errors.Is(err, queue.ErrEmpty):
@@ -712,27 +751,14 @@ func (s *queueSim) drain(ctx context.Context, q *queue.Queue) error {
 	}
 }
 
-// clean returns an error if something is left below a node other than keys and empty directories.
-func (s *queueSim) clean(ctx context.Context, node string) error {
-	session, err := s.Operator().Session(ctx)
-	if err != nil {
-		return err
-	}
-	children, stat, err := session.Conn().Children(node)
-	switch {
-	case errors.Is(err, zk.ErrNoNode) || err == nil && strings.HasSuffix(node, "/keys"):
-		return nil
-	case err != nil:
-		return err
-	case stat.EphemeralOwner != 0:
-		return fmt.Errorf("%s is left", node)
-	}
-	for _, child := range children {
-		if child != "zkrecipes" && (node == s.Path || node == s.Path+"-dead") {
-			return fmt.Errorf("%s/%s is left", node, child)
-		}
-		if err := s.clean(ctx, node+"/"+child); err != nil {
-			return err
+// clean returns an error if something is left below a node other than records, or if something of a
+// session is left among these.
+func (s *queueSim) clean(path string) error {
+	for line := range strings.Lines(s.Server.Dump(path)) {
+		below, _ := strings.CutPrefix(line, path+"/")
+		entry := below != line && !strings.HasPrefix(below, "zkrecipes")
+		if entry || strings.Contains(line, ", session 0x") {
+			return fmt.Errorf("left: %s", line)
 		}
 	}
 	return nil

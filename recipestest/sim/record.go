@@ -1,28 +1,29 @@
 package sim
 
 import (
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
 
-// A record collects the content of a timeline. Its zero value is ready to use.
+// An event is a line of a timeline.
+type event struct {
+	at   time.Duration
+	lane string // a client, or the server
+	text string
+}
+
+func (e event) String() string {
+	return fmt.Sprintf("%9.6fs  %-9s  %s", e.at.Seconds(), e.lane, e.text)
+}
+
+// A record collects the events of a timeline. Its zero value is ready to use.
 type record struct {
 	mu     sync.Mutex // protects the fields below
 	faults []Fault
-	spans  []span
-	notes  []note
+	events []event
 	turns  map[string]int // how many have ended, by the client's name
-}
-
-type span struct {
-	lane, text string
-	from, to   time.Duration
-	lost       bool
-}
-
-type note struct {
-	lane, text string
-	at         time.Duration
 }
 
 func (r *record) fault(f Fault) {
@@ -31,7 +32,7 @@ func (r *record) fault(f Fault) {
 	r.faults = append(r.faults, f)
 }
 
-// turn notes the end of a turn, and returns how many turns of the client have ended.
+// turn records the end of a turn and returns how many turns of the client have ended.
 func (r *record) turn(client string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,14 +43,48 @@ func (r *record) turn(client string) int {
 	return r.turns[client]
 }
 
+// span records something that has lasted for a while.
 func (r *record) span(lane, text string, from, to time.Duration, lost bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.spans = append(r.spans, span{lane, text, from, to, lost})
+	end := "ends"
+	if lost {
+		end = "has failed or was lost"
+	}
+	r.note(from, lane, text+" begins")
+	r.note(to, lane, text+" "+end)
 }
 
 func (r *record) note(at time.Duration, lane, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.notes = append(r.notes, note{lane, text, at})
+	r.events = append(r.events, event{at, lane, text})
+}
+
+func lines(events []event) string {
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintln(&b, e)
+	}
+	return b.String()
+}
+
+const (
+	packetsFor  = 5 * time.Second // how long before a failure its timeline has packets
+	packetLines = 20              // how many of each client's packets its text lists
+)
+
+// latestPackets returns the packets of a client's link from the last seconds before until, as its
+// trace has them. Their times count from the beginning of the world (the trace's count from when
+// the link was made).
+func latestPackets(client, trace string, linked, until time.Duration) (all []event) {
+	for line := range strings.Lines(trace) {
+		at, packet, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		since, err := time.ParseDuration(at)
+		if err != nil {
+			continue
+		}
+		if since += linked; since > until-packetsFor && since <= until {
+			all = append(all, event{since, client, packet})
+		}
+	}
+	return all
 }

@@ -24,8 +24,7 @@ type Visit struct {
 
 // Rounds begins a history, which is checked in the end.
 func (w *World) Rounds(what string, n int) *Rounds {
-	w.held.expect()
-	r := &Rounds{turns: turns{world: w, what: what}, n: n}
+	r := &Rounds{turns: w.turns(what), n: n}
 	w.Check(r.check)
 	return r
 }
@@ -54,6 +53,7 @@ func (v *Visit) Leave(err error) error {
 // check returns an error unless all members of a round name the same members, rounds don't overlap,
 // and no Leave returned while a member was inside.
 func (r *Rounds) check() error {
+	// A visit that was ended by force counts only until then.
 	for _, v := range r.visits {
 		if err := r.excuse(v.Turn); err != nil {
 			return err
@@ -66,6 +66,7 @@ func (r *Rounds) check() error {
 		if len(a.members) != r.n || a.node != "" && !slices.Contains(a.members, a.node) {
 			return fmt.Errorf("%s: %s, as %s, is in a round with %s, which should have %d members", r.what, a, a.node, key, r.n)
 		}
+		// All members of a round must name the same members.
 		for _, m := range a.members {
 			if other, ok := rounds[m]; ok && other != key {
 				return fmt.Errorf("%s: %s is in two rounds: %s; %s", r.what, m, other, key)

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,19 +32,13 @@ var badEnvironment error
 // Environment variables set the flags before the command line does, because packages without
 // simulations don't know the flags.
 func init() {
-	for name, variable := range map[string]string{
-		"sim.for":   "ZKRECIPES_SIM_FOR",
-		"sim.seed":  "ZKRECIPES_SIM_SEED",
-		"sim.only":  "ZKRECIPES_SIM_ONLY",
-		"sim.seeds": "ZKRECIPES_SIM_SEEDS",
-		"sim.from":  "ZKRECIPES_SIM_FROM",
-		"sim.out":   "ZKRECIPES_SIM_OUT",
-	} {
+	for _, name := range []string{"for", "seed", "only", "seeds", "from", "out"} {
+		variable := "ZKRECIPES_SIM_" + strings.ToUpper(name)
 		value := os.Getenv(variable)
 		if value == "" {
 			continue
 		}
-		if err := flag.Set(name, value); err != nil {
+		if err := flag.Set("sim."+name, value); err != nil {
 			badEnvironment = errors.Join(badEnvironment, fmt.Errorf("%s=%q: %w", variable, value, err))
 		}
 	}
@@ -167,6 +162,7 @@ func find(t *testing.T, simulate func(w *World), o options) (*Failure, *coverage
 	}
 	budget, done := share(t, o.seeds == 0)
 	defer done()
+	// share has called t.Parallel, so the time counts from here.
 	began, met := time.Now(), &coverage{}
 	seed, plays := cmp.Or(*flagSeed, o.seed, firstSeed()), 0
 	enough := func() bool {
@@ -181,11 +177,13 @@ func find(t *testing.T, simulate func(w *World), o options) (*Failure, *coverage
 			f.Plays = plays + 1
 			f.shrink(o.plan, func(p plan) *Failure {
 				o.plan = p
+				// Coverage is about whole schedules.
 				return playSeed(t, seed, simulate, o, &coverage{})
 			})
-			f.draw(t)
+			f.write(t)
 			return f, met
 		}
+		// Plays of one seed differ a little, so -sim.seed repeats it.
 		if *flagSeed == 0 {
 			seed++
 		}
@@ -197,7 +195,7 @@ func find(t *testing.T, simulate func(w *World), o options) (*Failure, *coverage
 	return nil, met
 }
 
-// seeds returns how many seeds a simulation plays, or 0 if it has a time limit instead.
+// seeds returns how many seeds a simulation plays (0 if it has a time limit instead).
 func seeds() int {
 	switch {
 	case *flagN > 0:
@@ -235,7 +233,7 @@ func playSeed(t *testing.T, seed uint64, simulate func(*World), o options, met *
 
 	synctest.Test(t, func(t *testing.T) {
 		w = newWorld(t, seed)
-		w.play(simulate, o)
+		w.play(simulate, o.plan, o.kinds)
 	})
 	met.add(w)
 
@@ -262,8 +260,10 @@ const memory = 512 << 20
 // blocks until all simulations that run together are known.
 func share(t *testing.T, timed bool) (budget time.Duration, done func()) {
 	running.Lock()
+	// The first simulation sets the limits, and the last restores them.
 	if running.all++; running.all == 1 {
 		running.gcPercent = debug.SetGCPercent(gcPercent)
+		// Keep a setting that collects even less often.
 		if running.gcPercent < 0 || running.gcPercent > gcPercent {
 			debug.SetGCPercent(running.gcPercent)
 		}
@@ -294,6 +294,7 @@ func share(t *testing.T, timed bool) (budget time.Duration, done func()) {
 // budgetOf returns how long one of n simulations may take.
 func budgetOf(t *testing.T, n int) time.Duration {
 	budget := seedFor
+	// The simulations share the time, but some of them run at once.
 	part := func(of time.Duration) time.Duration { return of / time.Duration(n) * time.Duration(min(n, parallel())) }
 	if *flagFor > 0 {
 		budget = part(*flagFor)

@@ -11,8 +11,7 @@ type Shared struct{ turns }
 
 // Shared begins a history, which is checked in the end.
 func (w *World) Shared(what string) *Shared {
-	w.held.expect()
-	s := &Shared{turns{world: w, what: what}}
+	s := &Shared{w.turns(what)}
 	w.Check(s.check)
 	return s
 }
@@ -33,6 +32,7 @@ func (s *Shared) check() error {
 
 	for i, a := range all {
 		for _, b := range all[:i] {
+			// Let a be the turn that began first.
 			if b.begun.Before(a.begun) {
 				a, b = b, a
 			}

@@ -3,12 +3,14 @@ package sim
 import (
 	"slices"
 	"strings"
+	"testing"
 	"time"
 )
 
 // The cost limits of shrinking. Replays differ, so a step that doesn't fail is tried again.
 const (
 	maxReplays    = 300
+	shortReplays  = 10
 	maxShrinkTime = 20 * time.Second
 	maxTries      = 3
 )
@@ -19,13 +21,14 @@ type shrinker struct {
 	play    func(plan) *Failure
 	plan    plan
 	smaller *Failure // of plan
-	replays int
+	replays int      // how many are left
 	began   time.Time
 }
 
 // shrink replays the seed of f (found with the plan p), and notes in f which part is enough.
 func (f *Failure) shrink(p plan, play func(plan) *Failure) {
 	f.Enough, f.Only = f.Faults, p.String()
+	// Name all faults and clients in the plan, so that steps can remove them.
 	if p.faults == nil {
 		p.faults = []spell{}
 		for _, fault := range f.Faults {
@@ -34,12 +37,16 @@ func (f *Failure) shrink(p plan, play func(plan) *Failure) {
 	}
 
 	if p.clients == nil {
-		for i := range len(f.lanes) - 1 {
+		for i := range f.clients {
 			p.clients = append(p.clients, part{client: i + 1})
 		}
 	}
 
-	s := &shrinker{play: play, plan: p, smaller: f, began: time.Now()}
+	s := &shrinker{play: play, plan: p, smaller: f, replays: maxReplays, began: time.Now()}
+	if testing.Short() {
+		s.replays = shortReplays
+	}
+	// A step can make others possible, so repeat them until the plan stays the same.
 	for changed := true; changed; {
 		before := s.plan.String()
 		s.dropFaults()
@@ -57,10 +64,10 @@ func (f *Failure) shrink(p plan, play func(plan) *Failure) {
 
 // fails plays p once. If it fails in the same way, fails returns the failure.
 func (s *shrinker) fails(p plan) *Failure {
-	if s.replays >= maxReplays || time.Since(s.began) > maxShrinkTime {
+	if s.replays == 0 || time.Since(s.began) > maxShrinkTime {
 		return nil
 	}
-	s.replays++
+	s.replays--
 	if f := s.play(p); f != nil && kindOf(f.Err) == kindOf(s.smaller.Err) {
 		return f
 	}
@@ -120,7 +127,7 @@ func (s *shrinker) dropTurns() {
 	}
 }
 
-// roundTimes makes faults shorter, and makes them begin at round times.
+// roundTimes makes faults shorter and makes them begin at round times.
 func (s *shrinker) roundTimes() {
 	for i, planned := range s.plan.faults {
 		drawn := slices.IndexFunc(s.smaller.Faults, func(f Fault) bool { return f.index == planned.index })
@@ -132,6 +139,7 @@ func (s *shrinker) roundTimes() {
 			p := s.plan
 			p.faults = slices.Clone(p.faults)
 			to(&p.faults[i])
+			// Try once, because there are many such steps.
 			return s.try(p, 1)
 		}
 

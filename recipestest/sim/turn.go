@@ -32,19 +32,14 @@ type Grant interface {
 // client's events say that it held something with that token and there is no other fault, and
 // within two session timeouts otherwise.
 type Turn struct {
-	client    *Client
-	grant     Grant
-	token     int64
-	session   int64
-	node      string
-	exclusive bool
-	shared    bool      // other turns have the same token
-	called    time.Time // the grant came after this
-	begun     time.Time // and before this
-	held      time.Time // when it was last certainly held: not before begun, or the zero time
-	over      time.Time // the grant had ended by then
-	lost      bool
-	until     time.Time // it is kept until then; the mu of World.held protects it
+	hold
+	grant  Grant
+	node   string
+	shared bool      // other turns have the same token
+	called time.Time // the grant came after this
+	begun  time.Time // and before this
+	held   time.Time // when it was last certainly held: not before begun, or the zero time
+	over   time.Time // the grant had ended by then
 }
 
 // turns are the turns of a history.
@@ -55,12 +50,20 @@ type turns struct {
 	all   []*Turn
 }
 
+// turns makes a history in which clients hold something.
+func (w *World) turns(what string) turns {
+	w.held.mu.Lock()
+	defer w.held.mu.Unlock()
+	w.held.expected = true
+	return turns{world: w, what: what}
+}
+
 // begin notes a grant, once the process of its holder runs.
 func (ts *turns) begin(c *Client, called time.Time, g Grant, exclusive bool) *Turn {
 	c.Awake()
 	t := &Turn{
-		client: c, grant: g, token: g.Token(), session: c.sessionID(), exclusive: exclusive,
-		called: called, begun: time.Now(),
+		hold:  hold{client: c, token: g.Token(), session: c.sessionID(), exclusive: exclusive},
+		grant: g, called: called, begun: time.Now(),
 	}
 
 	switch n := g.(type) {
@@ -72,6 +75,7 @@ func (ts *turns) begin(c *Client, called time.Time, g Grant, exclusive bool) *Tu
 		t.node = path.Base(n.Check().Path)
 	}
 
+	// What a dead process was granted goes into no history.
 	if c.Dead() {
 		return t
 	}
@@ -79,7 +83,7 @@ func (ts *turns) begin(c *Client, called time.Time, g Grant, exclusive bool) *Tu
 	ts.mu.Lock()
 	ts.all = append(ts.all, t)
 	ts.mu.Unlock()
-	ts.world.held.begin(t)
+	ts.world.held.begin(&t.hold)
 	t.Holds()
 	return t
 }
@@ -99,6 +103,7 @@ func (t *Turn) Holds() bool {
 func (t *Turn) Keep(d time.Duration) {
 	end := time.Now().Add(d)
 	t.client.world.held.keep(t, end)
+	// The history knows only when Holds last succeeded, so ask often.
 	step := t.client.world.Timeout / 64
 	timer := time.NewTimer(step)
 	defer timer.Stop()
@@ -122,15 +127,15 @@ func (t *Turn) Keep(d time.Duration) {
 func (t *Turn) End(err error) error {
 	t.client.Awake()
 	t.over = time.Now()
-	t.lost = errors.Is(err, protocol.ErrLost) || t.client.Dead()
+	lost := errors.Is(err, protocol.ErrLost) || t.client.Dead()
 	w := t.client.world
-	w.held.end(t)
-	w.record.span(t.client.Name, fmt.Sprintf("token %d", t.token), t.begun.Sub(w.began), t.over.Sub(w.began), t.lost)
+	w.held.end(&t.hold, lost)
+	w.record.span(t.client.Name, fmt.Sprintf("token %d", t.token), t.begun.Sub(w.began), t.over.Sub(w.began), lost)
 	if most := w.plan.turns(t.client.Name); w.record.turn(t.client.Name) >= most && most > 0 {
 		runtime.Goexit() // a failure is being shrunk, so clients have as few turns as possible
 	}
 
-	if t.lost {
+	if lost {
 		return nil
 	}
 
@@ -150,6 +155,7 @@ func (ts *turns) excuse(t *Turn) error {
 	}
 
 	t.held = at
+	// It may have ended before its holder had it, so it was never certainly held.
 	if at.Before(t.begun) {
 		t.held = time.Time{}
 	}
@@ -176,6 +182,7 @@ func (ts *turns) final() ([]*Turn, error) {
 	defer ts.mu.Unlock()
 
 	for _, t := range ts.all {
+		// A turn without an end lasts until now.
 		if t.over.IsZero() {
 			t.over = time.Now()
 		}

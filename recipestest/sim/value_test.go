@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // Clients set, update, delete and read a value, and one of them watches it. Operators leave the
-// receipts alone: without a receipt, nobody knows whether a write was executed.
+// receipts alone: without a receipt, the outcome of a write is unknown.
 func TestSimValue(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		w.Watches = 2 // the watcher's
@@ -37,20 +38,7 @@ func TestSimValue(t *testing.T) {
 		}
 
 		watcher := w.Clients(1)[0]
-		ctx, cancel := context.WithCancel(context.Background())
-		w.Cleanup(cancel)
-		var seen value.State
-		watched := make(chan error, 1)
-		go func() {
-			for state, err := range value.New(watcher.Client, w.Path).Watch(ctx) {
-				if err != nil {
-					watched <- err
-				} else {
-					seen = state
-				}
-			}
-			close(watched)
-		}()
+		stop := watch(w, value.New(watcher.Client, w.Path).Watch, func(_, _ value.State) error { return nil })
 		w.Finally("the last state is seen, and deleted", func(ctx context.Context) error {
 			v := value.New(w.Operator(), w.Path)
 			last, err := v.Get(ctx)
@@ -58,8 +46,8 @@ func TestSimValue(t *testing.T) {
 				return err
 			}
 			watcher.Sleep(ctx, 2*w.Timeout)
-			cancel()
-			if err := <-watched; err != nil {
+			seen, err := stop()
+			if err != nil {
 				return err
 			}
 			if fmt.Sprint(seen) != fmt.Sprint(last) {
@@ -129,6 +117,16 @@ func (h *valueHistory) call(ctx context.Context, w *sim.World, c *sim.Client, v 
 func (h *valueHistory) check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	seen := make(map[string]bool)
+	for _, o := range h.ops {
+		seen[o.Input.(valueStep).before] = true
+	}
+	// A write that nobody has seen may have been executed last. Without such writes the search is
+	// short.
+	h.ops = slices.DeleteFunc(h.ops, func(o porcupine.Operation) bool {
+		s := o.Input.(valueStep)
+		return s.open && s.after != "" && !seen[s.after]
+	})
 	if porcupine.CheckOperations(oneValue, h.ops) {
 		return nil
 	}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -13,9 +12,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zkrecipes/zkrecipes/internal/buffer"
+	"github.com/zkrecipes/zkrecipes/internal/session"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -56,7 +53,9 @@ type World struct {
 	giveUp    context.CancelFunc
 	record    record
 	forced    forced
-	disturbed []disturbance // mu protects it
+	disturbed []disturbance
+	ends      []func() // of faults
+	calmed    bool     // there are no more faults
 	held      held
 	numbers   int      // how many semaphores
 	drawn     []Kind   // the faults that were drawn
@@ -81,6 +80,7 @@ func newWorld(t testing.TB, seed uint64) *World {
 
 // start starts the server. It can fail.
 func (w *World) start() {
+	// A session can end up to a tick late, so the tick differs from seed to seed.
 	tick := w.Timeout / time.Duration(2+w.Rand.IntN(20))
 	w.Server = recipestest.Start(w, recipestest.WithConfig(embedded.Config{
 		InMemory:          true,
@@ -135,21 +135,24 @@ func (w *World) connectAll(n int, program func(*Client), opts []protocol.Connect
 
 // connect connects the next process at a place.
 func (w *World) connect(at *place, follower *embedded.Follower) *Client {
+	// A successor must not repeat the numbers of its predecessor.
 	stream := uint64(at.index + 1000*at.began)
 	at.began++
 	c := &Client{Name: fmt.Sprintf("client %d", at.index+1), Rand: w.random(stream + 100), world: w, place: at, follower: follower}
 	c.alive, c.kill = context.WithCancel(w.over)
 	c.Link, c.linked = w.Server.Link(w), w.Now()
 	c.servers = w.random(stream + 200)
+	// Cleanups run in reverse order, so this one runs after the client was closed.
 	w.Cleanup(c.hangUp)
 	c.latency = 100*time.Microsecond + upto(c.Rand, 2*time.Millisecond)
 	own := []protocol.ConnectOption{
 		protocol.WithSessionTimeout(w.Timeout), protocol.WithDialer(c.dialChecked), w.paced(c.Rand.Uint64()),
-		buffer.Limit(maxPacket).(protocol.ConnectOption), protocol.WithObserver(observer{c}),
+		session.PacketLimit(maxPacket).(protocol.ConnectOption), protocol.WithObserver(observer{c}),
 	}
 
 	c.Client = c.Link.Client(w, append(own, at.opts...)...)
 	c.watchRoot()
+	// The latency begins only now, so that the set-up takes no time.
 	c.Link.Delay(c.latency)
 	return c
 }
@@ -160,7 +163,7 @@ func (w *World) connect(at *place, follower *embedded.Follower) *Client {
 func (w *World) Operator() *protocol.Client {
 	if w.operator == nil {
 		w.operator = w.Server.Client(w, protocol.WithSessionTimeout(w.Timeout), w.paced(w.random(2).Uint64()),
-			buffer.Limit(maxPacket).(protocol.ConnectOption))
+			session.PacketLimit(maxPacket).(protocol.ConnectOption))
 	}
 	return w.operator
 }
@@ -172,18 +175,10 @@ func (w *World) paced(seed uint64) protocol.Option {
 	return protocol.WithBackOff(func() backoff.BackOff {
 		mu.Lock()
 		defer mu.Unlock()
-		return &doubling{next: 20*time.Millisecond + upto(pace, 20*time.Millisecond)}
+		return backoff.NewExponentialBackOff(
+			backoff.WithInitialInterval(20*time.Millisecond+upto(pace, 20*time.Millisecond)), backoff.WithMaxInterval(2*time.Second),
+			backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0))
 	})
-}
-
-// A doubling is a back-off without jitter.
-type doubling struct{ next time.Duration }
-
-func (d *doubling) Reset() {}
-func (d *doubling) NextBackOff() time.Duration {
-	now := d.next
-	d.next = min(2*d.next, 2*time.Second)
-	return now
 }
 
 // Finally calls f when all work is done and there were no faults for two session timeouts, so
@@ -204,9 +199,10 @@ func (w *World) Check(f func() error) {
 func (w *World) Now() time.Duration { return time.Since(w.began) }
 
 // play runs the world from its beginning to its end.
-func (w *World) play(simulate func(*World), o options) {
+func (w *World) play(simulate func(*World), p plan, kinds []Kind) {
 	defer w.bench.cleanUp()
-	w.plan = o.plan
+	w.plan = p
+	// Set the world up.
 	var main sync.WaitGroup
 	main.Go(func() { // Fatal may end this goroutine
 		defer w.recovered("the simulation")
@@ -220,10 +216,11 @@ func (w *World) play(simulate func(*World), o options) {
 		return
 	}
 
+	// Let clients work and faults happen until all work is done.
 	quiet, stop := context.WithCancel(w.over)
 	var faults sync.WaitGroup
 	if !w.Failed() {
-		all := w.draw(o)
+		all := w.draw(kinds)
 		if slices.ContainsFunc(all, func(f Fault) bool { return f.Kind == Deletion || f.Kind == Uproot }) {
 			w.Operator() // while it can connect
 		}
@@ -231,6 +228,7 @@ func (w *World) play(simulate func(*World), o options) {
 	}
 
 	w.await(&faults)
+	// End all faults and look at the result.
 	stop()
 	faults.Wait()
 	w.calm()
@@ -239,6 +237,7 @@ func (w *World) play(simulate func(*World), o options) {
 		main.Wait()
 	}
 
+	// Work that is left must end now.
 	w.giveUp()
 	select {
 	case <-w.work.done:
@@ -260,6 +259,7 @@ func (w *World) await(faults *sync.WaitGroup) {
 	case <-calm:
 	}
 
+	// From here on nothing is in the way, so the work must end.
 	w.calm()
 	select {
 	case <-w.work.done:
@@ -274,17 +274,6 @@ func (w *World) await(faults *sync.WaitGroup) {
 	}
 
 	w.giveUp()
-}
-
-// calm ends all faults.
-func (w *World) calm() {
-	if err := w.Server.Embedded().Resume(); err != nil {
-		w.bench.fail(err)
-	}
-	w.Server.Embedded().SetClockRate(1)
-	for _, c := range w.Alive() {
-		c.calm()
-	}
 }
 
 func (w *World) conclude() {
@@ -302,12 +291,14 @@ func (w *World) conclude() {
 		}
 	}
 
+	// The steps can add to the histories, so check these afterwards.
 	for _, check := range append(w.checks, w.checkHolds) {
 		if err := check(); err != nil {
 			w.bench.fail(err)
 		}
 	}
 
+	// After another failure, watches that are left prove nothing.
 	if !w.Failed() {
 		w.checkWatches()
 	}
@@ -316,6 +307,7 @@ func (w *World) conclude() {
 // checkWatches fails the world if watches are left on the server.
 func (w *World) checkWatches() {
 	var left int
+	// Packets that remove watches may still be under way, so look for a while.
 	for deadline := time.Now().Add(2 * w.Timeout); ; {
 		c, err := w.Server.Dial("tcp", "", time.Second)
 		if err != nil {
@@ -346,31 +338,4 @@ func (w *World) recovered(what string) {
 	if r := recover(); r != nil {
 		w.bench.fail(fmt.Errorf("%s panics: %v\n%s", what, r, debug.Stack()))
 	}
-}
-
-// ephemerals returns the ephemeral nodes below a path.
-func (w *World) ephemerals(ctx context.Context, path string) (nodes []string, stats []*zk.Stat, err error) {
-	s, err := w.Operator().Session(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	names, stat, err := s.Conn().Children(path)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	if stat.EphemeralOwner != 0 {
-		return []string{path}, []*zk.Stat{stat}, nil
-	}
-
-	for _, name := range names {
-		below, ss, err := w.ephemerals(ctx, path+"/"+name)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return nil, nil, err
-		}
-		nodes, stats = append(nodes, below...), append(stats, ss...)
-	}
-
-	return nodes, stats, nil
 }

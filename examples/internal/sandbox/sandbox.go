@@ -25,8 +25,8 @@ type Sandbox struct {
 	ensemble, path string           // Close removes this path from this ensemble
 }
 
-// Open starts a ZooKeeper. If servers isn't empty, it takes a new path there instead, which begins
-// with name.
+// Open starts a ZooKeeper. If servers isn't empty, it takes a new path there instead. The path
+// begins with name.
 func Open(servers, name string) (*Sandbox, error) {
 	if servers != "" {
 		path := "/" + name + "-" + strings.ToLower(rand.Text()[:6])

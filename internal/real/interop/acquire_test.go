@@ -15,23 +15,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// inProcess returns a function that makes contenders in one process of another language. verb
-// acquires the lock at path there.
-func inProcess(p *interop.Peer) func(verb, path string) (lock, unlock func(context.Context) error) {
-	var handles atomic.Int32
-	return func(verb, path string) (lock, unlock func(context.Context) error) {
-		handle := strconv.Itoa(int(handles.Add(1)))
-		do := func(words ...string) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, err := p.Start(words...).Wait(ctx)
-				return err
-			}
-		}
-
-		return do(verb, handle, path), do("unlock", handle)
-	}
-}
-
 // A contender asks for one lock with some library. Lock blocks until it holds the lock, shared or
 // exclusive.
 type contender struct {
@@ -39,10 +22,42 @@ type contender struct {
 	Shared       bool
 }
 
+// A newcomer makes one contender of some library for the lock at path.
+type newcomer func(t *testing.T, srv *recipestest.Server, path string, exclusive bool) contender
+
+// peer makes contenders in one process of another language, by a verb to write and one to read.
+func peer(p *interop.Peer, write, read string) newcomer {
+	var handles atomic.Int32
+	return func(_ *testing.T, _ *recipestest.Server, path string, exclusive bool) contender {
+		handle, verb := strconv.Itoa(int(handles.Add(1))), read
+		if exclusive {
+			verb = write
+		}
+		do := func(words ...string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := p.Start(words...).Wait(ctx)
+				return err
+			}
+		}
+		return contender{do(verb, handle, path), do("unlock", handle), !exclusive}
+	}
+}
+
+// of makes a contender of ours from a function that acquires the lock.
+func of[L interface{ Unlock(context.Context) error }](acquire func(context.Context) (L, error), shared bool) contender {
+	var l L
+	return contender{
+		func(ctx context.Context) (err error) { l, err = acquire(ctx); return err },
+		func(ctx context.Context) error { return l.Unlock(ctx) },
+		shared,
+	}
+}
+
 // acquireInOrder makes contenders ask for the lock at path, one after the other. It fails t if an
 // exclusive holder is not alone, or if a contender acquires the lock before the first release,
-// except for those that can share it with the first contender. It returns the order of the grants.
-func acquireInOrder(t *testing.T, srv *recipestest.Server, path string, contenders []contender) (order []int) {
+// except for those that can share it with the first contender. They must be granted it in that
+// order, but readers may overtake readers.
+func acquireInOrder(t *testing.T, srv *recipestest.Server, path string, contenders []contender) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(len(contenders)+1)*2*suite.Limit)
 	defer cancel()
@@ -82,6 +97,7 @@ func acquireInOrder(t *testing.T, srv *recipestest.Server, path string, contende
 			holders.Add(-1)
 			return c.Unlock(ctx)
 		})
+		// The next contender begins only once this contender is in line.
 		require.Eventually(t, func() bool {
 			return len(suite.Children(t, watcher, path)) == i+1
 		}, 2*suite.Limit, 5*time.Millisecond)
@@ -90,13 +106,19 @@ func acquireInOrder(t *testing.T, srv *recipestest.Server, path string, contende
 		}
 	}
 
+	// No contender has released yet. Then all release, and the order of grants shows.
 	require.Len(t, granted, first, "holders of a lock that was not released yet")
 	close(begin)
 	require.NoError(t, wait.Wait())
 	close(granted)
+	var order []int
 	for i := range granted {
+		for _, before := range order {
+			if before > i {
+				require.True(t, contenders[i].Shared && contenders[before].Shared, "%d before %d", before, i)
+			}
+		}
 		order = append(order, i)
 	}
-
-	return order
+	require.Len(t, order, len(contenders))
 }

@@ -47,6 +47,7 @@ func StartCurator(ctx context.Context, o Options) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The peer has compiled its program before start returns, so the source can go.
 	defer os.RemoveAll(dir)
 	source := filepath.Join(dir, "CuratorPeer.java")
 	if err := os.WriteFile(source, curatorProgram, 0o600); err != nil {

@@ -16,7 +16,7 @@
 //
 //	lock HANDLE PATH        acquires an exclusive lock
 //	trylock HANDLE PATH     the same without waiting: true or false
-//	lockrevocable HANDLE PATH    the same as lock, for a lock that hears of revocations (Curator only)
+//	lockrevocable HANDLE PATH    the same, for a lock that gets revocations (Curator only)
 //	awaitrevoked HANDLE          waits until it has (Curator only)
 //	revoke HANDLE PATH NODE      asks for it (Curator only)
 //	writelock HANDLE PATH   acquires ZooKeeper's own WriteLock, in a session of its own; PATH's
@@ -34,7 +34,7 @@
 //	shared HANDLE           the value as HANDLE sees it
 //	trysetshared HANDLE DATA    replaces the value that HANDLE sees: true or false
 //	unshare HANDLE          ends that
-//	join HANDLE PATH NAME DATA  joins a group; for kazoo, which has no data, DATA makes it a ShallowParty
+//	join HANDLE PATH NAME DATA  joins a group (DATA makes kazoo's group a ShallowParty)
 //	leave HANDLE            leaves it
 //	members HANDLE          the members that HANDLE sees: NAME=DATA of Curator, names of kazoo
 //

@@ -19,6 +19,7 @@ func TestLeaderLatchLeadsBeforeAndBesideUs(t *testing.T) {
 	path, curator, ctx := srv.Root(t)+"/leader", interop.Curator(t, srv.ConnectString()), suite.Lasting(t)
 	e := election.New(srv.Client(t), path)
 
+	// A LeaderLatch leads first, and our candidate waits for it.
 	curator.Do(t, "latch", "a", path, "theirs")
 	l, err := e.Leader(ctx)
 	require.NoError(t, err)
@@ -31,6 +32,7 @@ func TestLeaderLatchLeadsBeforeAndBesideUs(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "ours", string(l.Value))
 
+	// A LeaderLatch that comes later leads at once. Our next candidate waits for it.
 	curator.Do(t, "latch", "b", path, "beside us")
 	require.NoError(t, term.Err())
 	won = suite.Later(func() *election.Term { term, _ := e.Campaign(ctx, nil); return term })

@@ -19,6 +19,7 @@ func TestCuratorSeesOurMembersAndWeSeeCurators(t *testing.T) {
 	g := group.New(srv.Client(t), path)
 	until := watch(t, g)
 	m := join(t, g, "ours", "1")
+	// Each library sees the other's members, and changes of their data.
 	peer.Do(t, "join", "h", path, "theirs", "2")
 	until("ours=1", "theirs=2")
 	seen := func(want string) {
@@ -30,6 +31,7 @@ func TestCuratorSeesOurMembersAndWeSeeCurators(t *testing.T) {
 	_, err := g.TryJoin(t.Context(), "theirs", nil)
 	require.ErrorIs(t, err, group.ErrNameTaken)
 
+	// Members that leave disappear at the other library, and their names are free again.
 	leave(t, m)
 	seen("theirs=2")
 	until("theirs=2")
@@ -49,6 +51,7 @@ func TestKazooSeesOurMembersAndWeSeeKazoos(t *testing.T) {
 	peer.Do(t, "join", "deep", path, "theirs")
 	peer.Do(t, "join", "shallow", path, "host", "shallow")
 
+	// Party and ShallowParty name members differently, so each sees its own kind.
 	peers, err := g.Await(t.Context(), 4)
 	require.NoError(t, err)
 	require.Equal(t, "ours theirs", peer.Do(t, "members", "deep"))

@@ -115,17 +115,3 @@ func texts(all [][]byte) (s []string) {
 	}
 	return s
 }
-
-// requireArrivalOrder fails t if contenders, R or W each, were not granted the lock in the order in
-// which they arrived. Readers may overtake readers.
-func requireArrivalOrder(t *testing.T, arrivals string, got []int) {
-	t.Helper()
-	require.Len(t, got, len(arrivals))
-	for at, i := range got {
-		for _, j := range got[:at] {
-			if j > i {
-				require.Equal(t, "RR", string([]byte{arrivals[i], arrivals[j]}), "%d before %d in %v of %s", j, i, got, arrivals)
-			}
-		}
-	}
-}

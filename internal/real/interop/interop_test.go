@@ -8,35 +8,63 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/real/interop"
+	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-func TestPeersExcludeTheirOwnContenders(t *testing.T) {
-	for name, run := range map[string]func(testing.TB, string) *interop.Peer{
-		"Curator": interop.Curator,
-		"kazoo":   interop.Kazoo,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			peer := run(t, ensemble.Real(t).ConnectString())
-			path := "/interop-" + name
-
-			peer.Do(t, "lock", "a", path)
-			require.Equal(t, "false", peer.Do(t, "trylock", "b", path))
-			waiting := peer.Start("lock", "c", path)
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			_, err := waiting.Wait(ctx)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			peer.Do(t, "unlock", "a")
-			_, err = waiting.Wait(t.Context())
-			require.NoError(t, err)
-			peer.Do(t, "unlock", "c")
-
-			_, err = peer.Start("no-such-command", "a").Wait(t.Context())
-			require.ErrorContains(t, err, "no-such-command")
-		})
+// The recipes of other libraries work by themselves, on the embedded server as well.
+func TestPeersWork(t *testing.T) {
+	for name, run := range map[string]func(testing.TB, string) *interop.Peer{"Curator": interop.Curator, "kazoo": interop.Kazoo} {
+		for on, server := range map[string]func() *recipestest.Server{
+			"embedded": func() *recipestest.Server { return recipestest.Start(t) },
+			"real":     func() *recipestest.Server { return ensemble.Real(t) },
+		} {
+			t.Run(name+" on "+on, func(t *testing.T) {
+				t.Parallel()
+				srv := server()
+				works(t, run(t, srv.ConnectString()), keep(t, srv.Client(t), srv.Root(t)))
+			})
+		}
 	}
+}
+
+func works(t *testing.T, peer *interop.Peer, root string) {
+	// One handle holds the lock: a second handle can't have it at once, and a third handle waits.
+	peer.Do(t, "lock", "a", root+"/lock")
+	require.Equal(t, "false", peer.Do(t, "trylock", "b", root+"/lock"))
+	waiting := peer.Start("lock", "c", root+"/lock")
+	waits := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := waiting.Wait(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	waits()
+	peer.Do(t, "unlock", "a")
+	_, err := waiting.Wait(t.Context())
+	require.NoError(t, err)
+	peer.Do(t, "unlock", "c")
+
+	// Two readers share the lock, and a writer waits.
+	peer.Do(t, "rlock", "r1", root+"/shared")
+	peer.Do(t, "rlock", "r2", root+"/shared")
+	waiting = peer.Start("wlock", "w", root+"/shared")
+	waits()
+	peer.Do(t, "unlock", "r1")
+	peer.Do(t, "unlock", "r2")
+	_, err = waiting.Wait(t.Context())
+	require.NoError(t, err)
+	peer.Do(t, "unlock", "w")
+
+	peer.Do(t, "offer", "q", root+"/queue", "data")
+	require.Equal(t, "data", peer.Do(t, "poll", "q", root+"/queue"))
+	peer.Do(t, "join", "m", root+"/group", "member", "here")
+	require.Contains(t, peer.Do(t, "members", "m"), "member")
+	peer.Do(t, "leave", "m")
+
+	_, err = peer.Start("no-such-command", "a").Wait(t.Context())
+	require.ErrorContains(t, err, "no-such-command")
 }
 
 func TestCallsEndWithTheirPeer(t *testing.T) {

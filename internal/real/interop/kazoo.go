@@ -25,6 +25,7 @@ var findPython = sync.OnceValues(func() (python string, err error) {
 		if err == nil {
 			return python, nil
 		}
+		// The last line of a traceback names the exception.
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		errs = append(errs, fmt.Errorf("%s: %w: %s", python, err, lines[len(lines)-1]))
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/real/program"
 )
 
 const (
@@ -37,7 +39,7 @@ type Peer struct {
 	name     string
 	cmd      *exec.Cmd
 	commands []string // set by start
-	stderr   *tail
+	stderr   *program.Tail
 	gone     chan struct{} // closed after the last answer
 
 	mu      sync.Mutex // protects the fields below and writing to stdin
@@ -54,12 +56,9 @@ type Call struct {
 	err    error
 }
 
-// Done returns a channel that is closed when the peer has answered or has ended.
-func (c *Call) Done() <-chan struct{} { return c.done }
-
-// Wait blocks until the peer has answered, and returns its result. Otherwise it returns the peer's
-// error, or an error which says that the peer has ended. If ctx ends first, it returns an error
-// that wraps ctx's cause, and the peer goes on with the command.
+// Wait blocks until the peer has answered and returns its result. Otherwise it returns the peer's
+// error (or says that the peer has ended). If ctx ends first, it returns an error that wraps ctx's
+// cause. The peer goes on with the command.
 func (c *Call) Wait(ctx context.Context) (string, error) {
 	select {
 	case <-c.done:
@@ -97,8 +96,8 @@ func (p *Peer) Start(cmd ...string) *Call {
 	return call
 }
 
-// Do gives the peer a command, waits for its answer and returns the result. It fails tb if the peer
-// reports an error, or has not answered after three minutes.
+// Do gives the peer a command and returns the result. It fails tb if the peer reports an error or
+// hasn't answered after three minutes.
 func (p *Peer) Do(tb testing.TB, cmd ...string) string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
@@ -119,8 +118,8 @@ func (p *Peer) Commands() []string { return p.commands }
 // PID returns the process's number.
 func (p *Peer) PID() int { return p.cmd.Process.Pid }
 
-// Kill ends the process without giving it time to close its sessions, and blocks until it has
-// ended.
+// Kill ends the process without giving it time to close its sessions. It blocks until the process
+// has ended.
 func (p *Peer) Kill() {
 	_ = p.cmd.Process.Kill() // fails if it has ended
 	<-p.gone
@@ -151,13 +150,13 @@ func run(tb testing.TB, connectString string, start func(context.Context, Option
 	return p
 }
 
-// start runs a peer, and waits until it has a session.
-func start(ctx context.Context, name string, o Options, program string, args ...string) (*Peer, error) {
+// start runs a peer and waits until it has a session.
+func start(ctx context.Context, name string, o Options, command string, args ...string) (*Peer, error) {
 	args = append(args, o.Servers, strconv.FormatInt(o.SessionTimeout.Milliseconds(), 10))
 	p := &Peer{
 		name:    name,
-		cmd:     exec.Command(program, args...),
-		stderr:  new(tail),
+		cmd:     exec.Command(command, args...),
+		stderr:  new(program.Tail),
 		gone:    make(chan struct{}),
 		pending: make(map[string]*Call),
 	}
@@ -182,6 +181,7 @@ func start(ctx context.Context, name string, o Options, program string, args ...
 	ready := make(chan []string, 1)
 	go p.read(bufio.NewScanner(stdout), ready)
 
+	// This can take seconds, because Java compiles the program first.
 	select {
 	case p.commands = <-ready:
 		return p, nil
@@ -198,6 +198,7 @@ func start(ctx context.Context, name string, o Options, program string, args ...
 // read hands each answer to its call until there are no more answers.
 func (p *Peer) read(answers *bufio.Scanner, ready chan<- []string) {
 	for answers.Scan() {
+		// The first answer lists the commands and belongs to no call.
 		if words := strings.Split(answers.Text(), "\t"); ready != nil && words[0] == "ready" {
 			ready <- words[1:]
 			ready = nil
@@ -226,6 +227,7 @@ func (p *Peer) read(answers *bufio.Scanner, ready chan<- []string) {
 		call.finish("", p.goneErr())
 	}
 
+	// From now on Start refuses commands, so no call is left without an answer.
 	p.pending = nil
 	close(p.gone)
 }
@@ -237,6 +239,7 @@ func (p *Peer) goneErr() error {
 // Close asks the peer to close its sessions and end, and kills it after five seconds. It blocks
 // until the process has ended. Call it once.
 func (p *Peer) Close() {
+	// mu keeps Start from writing to a closed pipe.
 	p.mu.Lock()
 	_ = p.stdin.Close() // fails if the peer has ended
 	p.mu.Unlock()
@@ -247,25 +250,4 @@ func (p *Peer) Close() {
 		p.Kill()
 	}
 	_ = p.cmd.Wait() // however it ended
-}
-
-// A tail keeps the last few kilobytes written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	const most = 8 << 10
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	t.text = t.text[max(0, len(t.text)-most):]
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
 }

@@ -43,6 +43,7 @@ func TestCuratorOnTheSameQueue(t *testing.T) {
 	m := mix(t, ensemble.Real(t), interop.Curator)
 	ctx := patient(t)
 
+	// Producers of both libraries offer at the same time.
 	const each = 40
 	var offered []string
 	var producing suite.Group
@@ -75,6 +76,7 @@ func TestCuratorOnTheSameQueue(t *testing.T) {
 	first = append(first, next)
 	require.NoError(t, it.Nack(ctx))
 
+	// Consumers of both libraries race for the other entries.
 	taken := m.race(t, each)
 	require.ElementsMatch(t, offered, slices.Concat(first, taken["ours"], taken["theirs"]), "each once")
 	require.Empty(t, m.peer.Do(t, "poll", "c", m.path), "there are no entries, and it says so")
@@ -156,6 +158,7 @@ func TestKazooTakesAnyChildForAnEntry(t *testing.T) {
 	require.NoError(t, err)
 	offer(t, m.ours, "b")
 	it := reserve(t, m.ours)
+	// The reserved entry is out of sight for kazoo. A new Queue object lists the line again.
 	require.Equal(t, "b", m.peer.Do(t, "poll", "c", m.path), "it does not meet a reserved entry")
 	require.NoError(t, it.Nack(ctx))
 	require.Equal(t, "a", m.peer.Do(t, "poll", "another Queue object still", m.path))
@@ -164,6 +167,7 @@ func TestKazooTakesAnyChildForAnEntry(t *testing.T) {
 		_, err = m.polls(ctx, "c")
 		require.ErrorContains(t, err, "NotEmptyError", "it has come to the records")
 	}
+	// The listing of this Queue object still begins with the records, but a new Queue object works.
 	offer(t, m.ours, "c")
 	_, err = m.polls(ctx, "c")
 	require.ErrorContains(t, err, "NotEmptyError", "its listing is not used up")

@@ -2,7 +2,6 @@ package interop_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,31 +14,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
-// An rwNewcomer makes one contender of some library for the lock at path, to write or to read. The
-// first function blocks until it has the lock.
-type rwNewcomer func(t *testing.T, srv *recipestest.Server, path string, exclusive bool) (lock, unlock func(context.Context) error)
-
-func oursRW(spelling rwlock.Spelling) rwNewcomer {
-	return func(t *testing.T, srv *recipestest.Server, path string, exclusive bool) (lock, unlock func(context.Context) error) {
+func oursRW(spelling rwlock.Spelling) newcomer {
+	return func(t *testing.T, srv *recipestest.Server, path string, exclusive bool) contender {
 		m := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling))
-		take := m.RLock
 		if exclusive {
-			take = m.Lock
+			return of(m.Lock, false)
 		}
-		var l *rwlock.Lease
-		return func(ctx context.Context) (err error) { l, err = take(ctx); return err },
-			func(ctx context.Context) error { return l.Unlock(ctx) }
-	}
-}
-
-// peers makes contenders in one process of another language.
-func peers(p *interop.Peer) rwNewcomer {
-	start := inProcess(p)
-	return func(_ *testing.T, _ *recipestest.Server, path string, exclusive bool) (lock, unlock func(context.Context) error) {
-		if exclusive {
-			return start("wlock", path)
-		}
-		return start("rlock", path)
+		return of(m.RLock, true)
 	}
 }
 
@@ -59,9 +40,7 @@ func TestOtherLibrariesOnTheSamePath(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			peer := library.start(t, srv.ConnectString())
-			others := peers(peer)
-
+			others := peer(library.start(t, srv.ConnectString()), "wlock", "rlock")
 			for _, line := range library.lines {
 				t.Run(line, func(t *testing.T) {
 					t.Parallel()
@@ -77,9 +56,8 @@ func TestOtherLibrariesOnTheSamePath(t *testing.T) {
 	}
 }
 
-// shareTurns makes the contenders come to one lock, one after the other. They must be granted it in
-// that order: the readers together, the writers alone.
-func shareTurns(t *testing.T, srv *recipestest.Server, line string, ours, others rwNewcomer) {
+// shareTurns makes the contenders come to one lock, one after the other.
+func shareTurns(t *testing.T, srv *recipestest.Server, line string, ours, others newcomer) {
 	path := srv.Root(t) + "/fleet"
 	var contenders []contender
 	for _, who := range line {
@@ -87,26 +65,26 @@ func shareTurns(t *testing.T, srv *recipestest.Server, line string, ours, others
 		if who == 'R' || who == 'W' {
 			library = others
 		}
-		lock, unlock := library(t, srv, path, exclusive)
-		contenders = append(contenders, contender{Lock: lock, Unlock: unlock, Shared: !exclusive})
+		contenders = append(contenders, library(t, srv, path, exclusive))
 	}
-	requireArrivalOrder(t, strings.ToUpper(line), acquireInOrder(t, srv, path, contenders))
+	acquireInOrder(t, srv, path, contenders)
 }
 
 // downgradeAmong makes a reader and a writer of the other library wait for our writer, which goes
 // on to read.
-func downgradeAmong(t *testing.T, srv *recipestest.Server, spelling rwlock.Spelling, others rwNewcomer) {
+func downgradeAmong(t *testing.T, srv *recipestest.Server, spelling rwlock.Spelling, others newcomer) {
 	path := srv.Root(t) + "/down"
 	m := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling))
 	writing := suite.Must(t, m.Lock)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*suite.Limit)
 	defer cancel()
+	// Each contender is in line before the next comes, so that the order is known.
 	call := func(exclusive bool, n int) (unlock func(context.Context) error, granted chan error) {
 		granted = make(chan error, 1)
-		lock, unlock := others(t, srv, path, exclusive)
-		go func() { granted <- lock(ctx) }()
+		c := others(t, srv, path, exclusive)
+		go func() { granted <- c.Lock(ctx) }()
 		suite.Await(t, n, m.Contenders)
-		return unlock, granted
+		return c.Unlock, granted
 	}
 
 	unlockReader, reader := call(false, 2)
@@ -123,6 +101,7 @@ func downgradeAmong(t *testing.T, srv *recipestest.Server, spelling rwlock.Spell
 		unlockWriter, writer = call(true, 3)
 	}
 
+	// The writer waits until both readers have unlocked.
 	require.NoError(t, unlockReader(ctx))
 	require.Never(t, func() bool { return len(writer) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
 	require.NoError(t, reading.Err())

@@ -23,6 +23,7 @@ func TestKazooCountsWithUs(t *testing.T) {
 	path, peer := srv.Root(t)+"/v", interop.Kazoo(t, srv.ConnectString())
 	v := value.New(srv.Client(t), path)
 	peer.Do(t, "count", "h", path, "1")
+	// Both count at the same time. If an update were lost, the sum would be smaller.
 	counting := suite.Later(func() error {
 		for range 50 {
 			if _, err := v.Update(t.Context(), plusOne); err != nil {
@@ -53,6 +54,7 @@ func TestCuratorsSharedValueIsOurs(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "theirs", string(state.Data))
 
+	// Curator's value follows ours, too (by a watch).
 	_, err = v.Set(t.Context(), []byte("ours again"))
 	require.NoError(t, err)
 	suite.Soon(t, func() bool { return peer.Do(t, "shared", "h") == "ours again" }, "Curator sees it")

@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/real/mutants/planted"
 )
 
-// findBugs plants the listed bugs that a test must find, one after the other, as long as there is
-// time. It returns how many were missed.
+// findBugs plants each listed bug that a test must find, as long as there is time. It returns how
+// many were missed.
 func (t *trial) findBugs() (missed int) {
 	end := time.Now().Add(t.limit)
 	each(t.jobs, planted.Bugs, func(b planted.Bug) {
@@ -55,6 +55,7 @@ func findBug(root string, b planted.Bug) error {
 	test.Dir = filepath.Join(root, b.Dir())
 	test.Env = append(os.Environ(), testEnvironment...)
 	out, err := test.CombinedOutput()
+	// go test succeeds if no test matches, so look at its output first.
 	switch {
 	case noTest.Match(out):
 		return errors.New("no test matches")

@@ -20,8 +20,8 @@ import (
 	"strings"
 )
 
-// targets are the packages to make mutants of, by module: these packages, and the packages of the
-// module that they import.
+// targets are the packages to make mutants of, by module. Packages of the module that they import
+// are targets, too.
 var targets = []struct {
 	module   string
 	patterns []string
@@ -52,6 +52,7 @@ func subjects(root string) (all []*subject, err error) {
 			return nil, err
 		}
 		for _, p := range packages {
+			// -deps also lists the standard library and other modules.
 			if p.Module == nil || p.Module.Dir != module {
 				continue
 			}
@@ -134,6 +135,8 @@ func (s *subject) mutants() ([]mutation, map[string][]byte, error) {
 		if len(r.mutants) == 0 {
 			return nil, nil, nil
 		}
+		// The functions that mutants call go into the package itself, so the files need no further
+		// import.
 		name := parsed[0].Name.Name
 		changed[filepath.Join(filepath.Dir(s.files[0]), "zz_mutant.go")] =
 			[]byte(strings.Replace(injected, "\npackage mutant\n", "\npackage "+name+"\n", 1))
@@ -143,11 +146,13 @@ func (s *subject) mutants() ([]mutation, map[string][]byte, error) {
 			return r.mutants, changed, nil
 		}
 		progress := false
+		// Leave out the mutants in each line with an error, and try again.
 		for _, err := range errs {
 			at := place(err.Fset.Position(err.Pos))
 			progress = progress || !broken[at]
 			broken[at] = true
 		}
+		// Without a new line to leave out, the next attempt would fail in the same way.
 		if !progress {
 			return nil, nil, fmt.Errorf("the mutants do not compile: %w", errs[0])
 		}
@@ -167,6 +172,7 @@ func (s *subject) check(files *token.FileSet, sources map[string][]byte) (parsed
 	}
 
 	info = &types.Info{Types: make(map[ast.Expr]types.TypeAndValue), Uses: make(map[*ast.Ident]types.Object)}
+	// Don't stop at the first error, because each error names a mutant to leave out.
 	config := types.Config{
 		Importer: importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(s.exports[path]) }),
 		Error:    func(err error) { errs = append(errs, err.(types.Error)) },

@@ -1,14 +1,14 @@
-// Mutants finds protections that no test would miss. It changes the code by rule, and expects a
-// test to fail. These are the rules: leave out each Sync, let each expected version be any version,
-// drop each check of a transaction, make each condition true and false, make each comparison off by
-// one, make each integer constant one more and one less, and leave out each statement (if the code
-// still compiles).
+// Mutants finds protections that no test would miss. It changes the code by rule and expects a test
+// to fail. It leaves out each Sync and each statement (if the code still compiles). It lets each
+// expected version be any version, and drops each check of a transaction. It makes each condition
+// true and false. It makes each comparison off by one, and each integer constant one more and one
+// less.
 //
 //	go run ./internal/real/mutants -for 10m                a sample, another one each day
 //	go run ./internal/real/mutants -run '^lock ' -for 0    all mutants of package lock
 //	go run ./internal/real/mutants -run 'no sync' -for 0   mutants whose names match
 //	go run ./internal/real/mutants -list                   their names
-//	go run ./internal/real/mutants -known -for 10m         a sample of the mutants that tests killed before
+//	go run ./internal/real/mutants -known -for 10m         a sample of the mutants killed before
 //	go run ./internal/real/mutants -planted -for 0         the bugs of package planted
 //
 // It runs the tests of the mutant's package that reach the mutant, and then the tests of the
@@ -18,10 +18,11 @@
 // go command gets the changed files as an overlay.
 //
 // A mutant's name has its package, function and text, but no line. Two files have such names, each
-// with a remark. Mutants in accepted.txt may survive (for the reason given), and aren't tried
-// unless -again is set. Mutants in killed.txt were killed by the test given, which runs first from
-// then on. -record writes that file. With -known, a survivor is an error (status 1), and so is a name
-// that is no mutant any more. -record drops such names from both files, and so does -list with it.
+// with a remark. Mutants in accepted.txt may survive (for the reason given), and aren't
+// tried. Mutants in killed.txt were killed by the test given, which runs first from
+// then on. -record writes that file. With -known, a survivor is an error (status 1), and so is a
+// name that is no mutant any more. -record drops such names from both files (and so does -list with
+// it).
 package main
 
 import (
@@ -73,10 +74,8 @@ func main() {
 	seed := flag.Uint64("seed", today, "chooses the sample")
 	jobs := flag.Int("jobs", runtime.NumCPU(), "how many mutants to try at a time")
 	tests := flag.String("tests", "internal/suite/laws", "packages whose tests run after the mutant's own, with commas between")
-	file := flag.String("killed", "internal/real/mutants/killed.txt", "the mutants that tests have killed, below the root of the repository")
 	record := flag.Bool("record", false, "add what is killed to that file")
 	known := flag.Bool("known", false, "only mutants in that file; it is an error if one survives")
-	again := flag.Bool("again", false, "try accepted mutants, too")
 	bugs := flag.Bool("planted", false, "plant the listed bugs instead, those whose names match")
 	flag.Parse()
 
@@ -85,21 +84,20 @@ func main() {
 		tests: strings.FieldsFunc(*tests, func(r rune) bool { return r == ',' }),
 		exist: make(map[string]bool), read: make(map[string]bool),
 	}
+	// What earlier runs found: which test killed which mutant, and which mutants may survive.
 	if t.root, t.err = planted.Root(); t.err == nil {
 		t.match, t.err = regexp.Compile(*run)
 	}
-
+	killed := filepath.Join(t.root, "internal/real/mutants/killed.txt")
+	accepted := filepath.Join(t.root, "internal/real/mutants/accepted.txt")
 	if t.err == nil {
-		if !filepath.IsAbs(*file) {
-			*file = filepath.Join(t.root, *file)
-		}
-		t.killed, t.err = read(*file)
+		t.killed, t.err = read(killed)
+	}
+	if t.err == nil {
+		t.accepted, t.err = read(accepted)
 	}
 
-	if t.err == nil && !*again {
-		t.accepted, t.err = read(filepath.Join(t.root, "internal/real/mutants/accepted.txt"))
-	}
-
+	// Plant the listed bugs, or list the mutants, or try them.
 	var stale map[string]bool
 	switch {
 	case t.err != nil:
@@ -112,11 +110,12 @@ func main() {
 		t.all(nil)
 		fmt.Printf("%d mutants were tried, %d have survived\n", t.tried, t.survivors)
 	}
+	// Code changes, so some names may belong to no mutant any more.
 	if t.err == nil && !*bugs {
 		stale = t.tellStale()
 	}
 	if t.err == nil && *record {
-		t.err = cmp.Or(write(*file, t.killed), drop(filepath.Join(t.root, "internal/real/mutants/accepted.txt"), stale))
+		t.err = cmp.Or(write(killed, t.killed), drop(accepted, stale))
 	}
 
 	switch {
@@ -128,7 +127,7 @@ func main() {
 	}
 }
 
-// least is how long the mutants of a package are tried: less would hardly pay for building its tests.
+// least is how long the mutants of a package are tried: with less, building tests would hardly pay.
 const least = 2 * time.Minute
 
 // all tries mutants until the time has run out. If list is given, it gets them instead.
@@ -138,8 +137,10 @@ func (t *trial) all(list func(mutation)) {
 	for _, s := range all {
 		t.read[s.dir] = false
 	}
+	// In random order, so that short runs aren't always about the same packages.
 	t.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	if t.known {
+		// A package without a known mutant isn't worth loading.
 		all = slices.DeleteFunc(all, func(s *subject) bool {
 			for name := range t.killed {
 				if packageOf(name) == s.dir && t.match.MatchString(name) {
@@ -230,6 +231,7 @@ func (t *trial) one(u *suite, m mutation) {
 	}
 
 	t.survivors++
+	// A survivor is no longer known as killed, so -record drops its line.
 	delete(t.killed, m.name())
 	fmt.Printf("%s:1: SURVIVED %d tests that reach it: %s\n", m.place, passed, m.name())
 }

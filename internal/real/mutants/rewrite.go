@@ -96,6 +96,7 @@ func (r *rewriter) visit(n ast.Node, stack []ast.Node) bool {
 	case *ast.CompositeLit:
 		r.keys(n)
 
+	// Branches, always taken and never taken.
 	case *ast.IfStmt:
 		r.condition(n.Cond, true, true)
 	case *ast.ForStmt:
@@ -117,6 +118,7 @@ func (r *rewriter) visit(n ast.Node, stack []ast.Node) bool {
 			}
 		}
 
+	// Statements, left out.
 	case *ast.BlockStmt:
 		r.statements(n.List)
 	case *ast.CaseClause:
@@ -124,6 +126,7 @@ func (r *rewriter) visit(n ast.Node, stack []ast.Node) bool {
 	case *ast.CommClause:
 		r.statements(n.Body)
 
+	// Comparisons and integers, off by one.
 	case *ast.BinaryExpr:
 		r.order(n)
 	case *ast.BasicLit:
@@ -135,6 +138,7 @@ func (r *rewriter) visit(n ast.Node, stack []ast.Node) bool {
 	case *ast.SelectorExpr: // a constant of another package is changed there
 		r.skipped[n.Sel] = true
 
+	// Requests, left out or made at any version.
 	case *ast.CallExpr:
 		r.call(n)
 	case *ast.KeyValueExpr:
@@ -216,6 +220,7 @@ func (r *rewriter) constant(e ast.Expr, around ast.Node) {
 	if r.basic(e)&types.IsInteger == 0 {
 		return
 	}
+	// The mutant names the integer's type, so the file must import the type's package.
 	visible := true
 	name := types.TypeString(types.Default(r.info.Types[e].Type), func(p *types.Package) string {
 		name, ok := r.imported(p)
@@ -333,6 +338,8 @@ func (r *rewriter) wrapNamed(operator, code string, n ast.Node, before, after st
 	name := m.name()
 	r.names[name]++
 	m.nth = r.names[name]
+	// A mutant in a broken line also uses up its name. Otherwise later mutants would change their
+	// names.
 	for line := begin.Line; line <= end.Line; line++ {
 		if r.broken[place(token.Position{Filename: begin.Filename, Line: line})] {
 			return
@@ -350,6 +357,7 @@ func (r *rewriter) wrapNamed(operator, code string, n ast.Node, before, after st
 // apply returns the source with all inserts. An outer node's inserts are around an inner node's
 // inserts.
 func (r *rewriter) apply() []byte {
+	// At one offset, texts that end a node come before texts that begin the next node.
 	slices.SortStableFunc(r.inserts, func(a, b insert) int {
 		switch {
 		case a.offset != b.offset:

@@ -81,6 +81,7 @@ func TestEachRuleMakesItsMutants(t *testing.T) {
 		{"no sync", `x := s.Sync("", ""); _ = x`, `x := mutantSkip(0, func() error { return s.Sync("", "") }); _ = x`},
 		{"no check", `x := s.Check(); _ = x`, `x := mutantCheck(0, s.Check()); _ = x`},
 	} {
+		// Offsets and nesting must be exact, so compare the whole text.
 		changed, mutants := mutantsOf(t, "func f() {\n"+test.code+"\n}\n")
 		var operators []string
 		for _, m := range mutants {

@@ -54,7 +54,7 @@ type test struct {
 
 // suite returns the tests that can notice mutants of the subject: its own tests, the tests in its
 // module's directory, and the tests of other packages (given in others) of the module. They are
-// built when they are needed, and parallel of them run at a time.
+// built when they are needed. As many as parallel run at a time.
 func (s *subject) suite(root string, others []string, files map[string][]byte, parallel int) (*suite, error) {
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
@@ -133,8 +133,8 @@ func (w *witness) observeTests() error {
 	return nil
 }
 
-// try runs the test that is known to kill a mutant, if there is one. Otherwise it runs all tests
-// that reach the mutant. It returns the test that fails, or how many pass.
+// try runs the test that is known to kill a mutant. If there is none, it runs all tests that reach
+// the mutant. It returns the test that fails, or how many pass.
 func (u *suite) try(m mutation, known string) (by string, passed int, err error) {
 	if name, dir, found := strings.Cut(known, " of "); found {
 		w := u.witness(dir)
@@ -167,6 +167,7 @@ func (w *witness) try(m mutation) (by string, passed int, err error) {
 		}
 	}
 
+	// Tests that have killed mutants are the likeliest to kill again, and short tests cost little.
 	slices.SortFunc(tests, func(a, b *test) int {
 		return cmp.Or(cmp.Compare(b.killed.Load(), a.killed.Load()), cmp.Compare(a.took, b.took))
 	})
@@ -205,12 +206,13 @@ var testEnvironment = []string{"ZKRECIPES_REAL=0", "ZKRECIPES_REQUIRE_REAL=0", "
 // active is the environment in which a mutant is active.
 func (m mutation) active() string { return fmt.Sprint("ZKRECIPES_MUTANT=", m.number) }
 
-// run runs tests of the package. It returns one that fails, or nil.
+// run runs tests of the package. It returns a test that fails, or nil.
 func (w *witness) run(tests []*test, wait time.Duration, environment string) *test {
 	var names []string
 	for _, t := range tests {
 		names = append(names, t.name)
 	}
+	// The binary ends itself after wait. The context is for a process that cannot even do that.
 	ctx, cancel := context.WithTimeout(context.Background(), wait+10*time.Second)
 	defer cancel()
 
@@ -219,6 +221,7 @@ func (w *witness) run(tests []*test, wait time.Duration, environment string) *te
 		w.binary, "-test.run", "^("+strings.Join(names, "|")+")$", "-test.short", "-test.failfast", "-test.v",
 		fmt.Sprintf("-test.timeout=%v", wait))
 	c.Dir = filepath.Join(w.suite.root, w.dir)
+	// A process started by the test may keep the output open.
 	c.WaitDelay = time.Second
 	c.Env = append(append(os.Environ(), environment), testEnvironment...)
 	out, err := c.CombinedOutput()

@@ -2,36 +2,40 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/real/nemesis/cluster"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
 
 // An embeddedEnsemble is a server inside this process, with followers that clients connect to. It
-// needs only Go. Its faults are faults of the clients' networks, and of followers.
+// needs only Go. Its faults are faults of followers and of the clients' networks.
 type embeddedEnsemble struct {
 	server    *embedded.Server
 	followers []*embedded.Follower
+	addresses []string // of the followers
 	aim       cluster.Clients
-
-	mu      sync.Mutex // protects the fields below
-	proxies map[int][]*proxy
+	cluster.Links
 }
 
 func startEmbedded(members int) (*embeddedEnsemble, error) {
-	s, err := embedded.Start(embedded.Config{InMemory: true, TickTime: 100 * time.Millisecond})
+	s, err := embedded.Start(embedded.Config{TickTime: 100 * time.Millisecond})
 	if err != nil {
 		return nil, err
 	}
-	e := &embeddedEnsemble{server: s, proxies: make(map[int][]*proxy)}
+	e := &embeddedEnsemble{server: s}
 	for range members {
-		e.followers = append(e.followers, s.Follower())
+		f := s.Follower()
+		address, err := f.Listen()
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		e.followers, e.addresses = append(e.followers, f), append(e.addresses, address)
 	}
 	return e, nil
 }
@@ -40,9 +44,12 @@ func (e *embeddedEnsemble) String() string {
 	return fmt.Sprintf("the embedded server, with %d followers", len(e.followers))
 }
 
+// Disagreement finds nothing, because all followers have the tree of one server.
+func (e *embeddedEnsemble) Disagreement(context.Context) (string, error) { return "", nil }
+
 func (e *embeddedEnsemble) Aim(at cluster.Clients) { e.aim = at }
 
-// keepHolder makes a client keep its lock, and returns the client's number. If no client holds a
+// keepHolder makes a client keep its lock and returns the client's number. If no client holds a
 // lock, it returns any client.
 func (e *embeddedEnsemble) keepHolder(r *rand.Rand, clients int) int {
 	holders := e.aim.Holders()
@@ -57,7 +64,7 @@ func (e *embeddedEnsemble) keepHolder(r *rand.Rand, clients int) int {
 // memberOf returns the number of the follower that a client is connected to. If there's none, it
 // returns any.
 func (e *embeddedEnsemble) memberOf(client int, r *rand.Rand) int {
-	used := slices.IndexFunc(e.of(client), (*proxy).used)
+	used := slices.IndexFunc(e.Of(client), (*reach.Link).Used)
 	if used < 0 {
 		return r.IntN(len(e.followers))
 	}
@@ -68,7 +75,7 @@ func (e *embeddedEnsemble) memberOf(client int, r *rand.Rand) int {
 func (e *embeddedEnsemble) describe(member, clients int) string {
 	var connected []int
 	for client := range clients {
-		if e.of(client)[member].used() {
+		if e.Of(client)[member].Used() {
 			connected = append(connected, client)
 		}
 	}
@@ -76,39 +83,8 @@ func (e *embeddedEnsemble) describe(member, clients int) string {
 }
 
 func (e *embeddedEnsemble) Connect(client int) (string, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.proxies[client] == nil {
-		for _, f := range e.followers {
-			p, err := newProxy(f.Dial)
-			if err != nil {
-				return "", err
-			}
-			e.proxies[client] = append(e.proxies[client], p)
-		}
-	}
-
-	var addresses []string
-	for _, p := range e.proxies[client] {
-		addresses = append(addresses, p.address())
-	}
-	return strings.Join(addresses, ","), nil
+	return e.Open(client, e.addresses, func(int) *reach.Link { return reach.NewLink() })
 }
-
-// of returns the proxies of a client, or of all clients (-1).
-func (e *embeddedEnsemble) of(client int) []*proxy {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var all []*proxy
-	for c, proxies := range e.proxies {
-		if client < 0 || c == client {
-			all = append(all, proxies...)
-		}
-	}
-	return all
-}
-
-func (e *embeddedEnsemble) Reset(client int) { each(e.of(client), func(p *proxy) { p.reset() }) }
 
 func each[T any](all []T, do func(T)) {
 	for _, one := range all {
@@ -128,55 +104,60 @@ func (e *embeddedEnsemble) Missing() map[string]string {
 	}
 }
 
-func (e *embeddedEnsemble) Beyond() map[string]string { return nil }
-
-func (e *embeddedEnsemble) Inject(ctx context.Context, kind string, r *rand.Rand, lasts time.Duration, clients int) cluster.Fault {
-	f := cluster.Fault{Kind: kind, At: time.Now()}
+func (e *embeddedEnsemble) Inject(ctx context.Context, kind string, r *rand.Rand, lasts time.Duration, clients int) (detail string, err error) {
 	first := r.IntN(clients)
 	if kind == "member isolated" || kind == "member deposed" {
 		first = e.keepHolder(r, clients)
 	}
 	member := e.memberOf(first, r)
 	follower := e.followers[member]
+	// The fault hits one client, and about a third of the others.
 	var struck []int
-	var proxies []*proxy
+	var links []*reach.Link
 	for client := range clients {
 		if client == first || r.IntN(3) == 0 {
 			struck = append(struck, client)
-			proxies = append(proxies, e.of(client)...)
+			links = append(links, e.Of(client)...)
 		}
 	}
 
-	f.Detail = fmt.Sprint("clients ", struck)
-	heal := func() { each(proxies, (*proxy).heal) }
+	detail = fmt.Sprint("clients ", struck)
+	// Most faults end when the links are sound again.
+	heal := func() { each(links, sound) }
 	switch kind {
 	case "cut":
-		each(proxies, (*proxy).cut)
+		each(links, func(l *reach.Link) {
+			refused := reach.Traffic{Stalled: true}
+			l.Set(refused, refused)
+			l.Reset()
+		})
 	case "stall":
-		each(proxies, func(p *proxy) { p.stall(true, true) })
+		each(links, func(l *reach.Link) { l.Set(silent, silent) })
 	case "lost requests":
-		each(proxies, func(p *proxy) { p.stall(true, false) })
+		each(links, func(l *reach.Link) { l.Set(silent, reach.Traffic{}) })
 	case "lost replies":
-		loseReplies(ctx, proxies, lasts)
+		loseReplies(ctx, links, lasts)
+		// This fault has lasted long enough already.
 		lasts = 0
 	case "restart":
-		f.Detail = ""
+		// All clients lose the server.
+		detail = ""
 		e.server.Stop()
-		heal = func() { f.Err = e.server.Resume() }
+		heal = func() { err = e.server.Resume() }
 	case "lag":
 		behind := time.Duration(r.Int64N(int64(time.Second)))
-		f.Detail = fmt.Sprintf("%s, by %v", e.describe(member, clients), behind.Round(time.Millisecond))
+		detail = fmt.Sprintf("%s, by %v", e.describe(member, clients), behind.Round(time.Millisecond))
 		if r.IntN(2) == 0 {
 			e.aim.Hurry()
 		}
 		follower.Lag(behind)
 		heal = func() { follower.Lag(0) }
 	case "late reports":
-		f.Detail = e.describe(member, clients)
+		detail = e.describe(member, clients)
 		follower.Report(embeddedTimeout / 4)
 		heal = func() { follower.Report(0) }
 	case "member isolated", "member deposed":
-		f.Detail = e.describe(member, clients)
+		detail = e.describe(member, clients)
 		if kind == "member isolated" {
 			follower.Isolate()
 		} else {
@@ -186,22 +167,27 @@ func (e *embeddedEnsemble) Inject(ctx context.Context, kind string, r *rand.Rand
 		lasts += 2 * embeddedTimeout // so that sessions of its clients expire, and other clients get their locks
 	}
 
-	select {
-	case <-time.After(lasts):
-	case <-ctx.Done():
-	}
+	sleep(ctx, lasts)
 	heal()
-	f.Until = time.Now()
-	return f
+	return detail, err
 }
 
-// loseReplies loses replies to requests that the server has executed, again and again, and resets
-// the connections. The sessions go on.
-func loseReplies(ctx context.Context, proxies []*proxy, lasts time.Duration) {
+// silent is a direction in which nothing arrives.
+var silent = reach.Traffic{Stalled: true, Silent: true}
+
+// sound ends a fault of a link. The reset comes first: bytes that were stalled are lost.
+func sound(l *reach.Link) {
+	l.Reset()
+	l.Set(reach.Traffic{}, reach.Traffic{})
+}
+
+// loseReplies repeatedly loses replies to requests that the server has executed, and resets the
+// connections. The sessions go on.
+func loseReplies(ctx context.Context, links []*reach.Link, lasts time.Duration) {
 	for end := time.Now().Add(lasts); time.Now().Before(end) && ctx.Err() == nil; {
-		each(proxies, func(p *proxy) { p.stall(false, true) })
+		each(links, func(l *reach.Link) { l.Set(reach.Traffic{}, silent) })
 		sleep(ctx, embeddedTimeout/20)
-		each(proxies, (*proxy).heal)
+		each(links, sound)
 		sleep(ctx, embeddedTimeout/10)
 	}
 }
@@ -212,6 +198,6 @@ const embeddedTimeout = 2 * time.Second
 func (e *embeddedEnsemble) Heal(context.Context) error { return nil } // faults have undone themselves
 
 func (e *embeddedEnsemble) Close() error {
-	each(e.of(-1), (*proxy).close)
+	e.Links.Close()
 	return e.server.Close()
 }

@@ -17,8 +17,8 @@ type ensemble interface {
 	Aim(at cluster.Clients)
 	Kinds() []string
 	Missing() map[string]string // kinds (and other things) that aren't possible here, and why
-	Beyond() map[string]string  // kinds that are left out, and why
-	Inject(ctx context.Context, kind string, r *rand.Rand, lasts time.Duration, clients int) cluster.Fault
+	Inject(ctx context.Context, kind string, r *rand.Rand, lasts time.Duration, clients int) (detail string, err error)
 	Heal(ctx context.Context) error
+	Disagreement(ctx context.Context) (string, error) // what its members disagree about, or ""
 	Close() error
 }

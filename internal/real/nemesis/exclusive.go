@@ -16,9 +16,10 @@ var errUndecided = errors.New("porcupine has not decided in time")
 // porcupineLimit is how long porcupine may search the history of one recipe in one round.
 const porcupineLimit = time.Minute
 
-// exclusive returns an error unless there is an order of all grants and their ends, each within its
-// time, with one holder at a time and increasing tokens.
+// exclusive looks for an order of all grants and their ends, each within its time, with one holder
+// at a time and increasing tokens. If there is none, it returns an error.
 func exclusive(holds []*Op) error {
+	// Pairs are cheap to compare and make better messages, so porcupine comes second.
 	if err := alone(holds, func(a, b *Op) bool { return true }); err != nil {
 		return err
 	}
@@ -27,10 +28,12 @@ func exclusive(holds []*Op) error {
 	add := func(m move, from, to Stamp) {
 		moves = append(moves, porcupine.Operation{Input: m, Call: int64(from), Return: int64(to), ClientId: len(moves)})
 	}
-	for i, o := range holds {
+	// A hold becomes two operations. Its grant was before Begun, and its end was after the last
+	// certain stamp.
+	for _, o := range holds {
 		if o.Begun > 0 {
-			add(move{true, i + 1, o.Token}, o.Call, o.Begun)
-			add(move{false, i + 1, o.Token}, max(o.Call, o.Held), o.over())
+			add(move{true, o}, o.Call, o.Begun)
+			add(move{false, o}, max(o.Call, o.Held), o.over())
 		}
 	}
 
@@ -51,13 +54,13 @@ func linear(m porcupine.Model, ops []porcupine.Operation, text string) error {
 // A move is a grant, or the end of a grant.
 type move struct {
 	granted bool
-	hold    int
-	token   int64 // 0 if there are no tokens
+	hold    *Op
 }
 
+// A holding is a state of the lock.
 type holding struct {
-	hold int // 0 if there is none
-	last int64
+	hold *Op // nil if it's free
+	last *Op // the latest hold; nil if there was none yet
 }
 
 var oneAtATime = porcupine.Model{
@@ -65,14 +68,15 @@ var oneAtATime = porcupine.Model{
 	Step: func(state, input, _ any) (bool, any) {
 		s, m := state.(holding), input.(move)
 		if m.granted {
-			return s.hold == 0 && (m.token > s.last || m.token == 0), holding{m.hold, m.token}
+			return s.hold == nil && (s.last == nil || m.hold.mayFollow(s.last)), holding{m.hold, m.hold}
 		}
-		return s.hold == m.hold, holding{0, s.last}
+		return s.hold == m.hold, holding{nil, s.last}
 	},
 }
 
 // alone compares all pairs of holds that exclude each other. They must not overlap. If one was
-// granted before the other was asked for, its token must be smaller.
+// granted before the other was asked for, its token must be smaller (or the same, if a lock that
+// lingers has lent its node again).
 func alone(holds []*Op, excludes func(a, b *Op) bool) error {
 	holds = slices.DeleteFunc(slices.Clone(holds), func(o *Op) bool { return !o.certain() })
 	slices.SortFunc(holds, func(a, b *Op) int { return cmp.Compare(a.Begun, b.Begun) })
@@ -82,7 +86,7 @@ func alone(holds []*Op, excludes func(a, b *Op) bool) error {
 			case !excludes(a, b):
 			case b.Begun < a.Held:
 				return fmt.Errorf("two holders at %v:\n  %v\n  %v", b.Begun, a, b)
-			case a.Begun < b.Call && a.Token >= b.Token && a.Token != 0:
+			case a.Begun < b.Call && !b.mayFollow(a):
 				return fmt.Errorf("tokens do not increase:\n  %v\n  %v", a, b)
 			}
 		}
@@ -113,31 +117,33 @@ func atMost(n int, holds []*Op) error {
 	return nil
 }
 
-// fenced checks the writes to the fenced store. If a holder certainly holds before and after the
-// answer, the store must not refuse it. Accepted tokens must not decrease, and each token belongs
-// to one hold.
-func fenced(writes []Write, holds []*Op) error {
-	type key struct{ client, life, id int }
-	byKey := make(map[key]*Op)
+// fenced checks a recipe's writes to the fenced store. If a holder certainly holds before and after
+// the answer, the store must not refuse it. Accepted tokens must not decrease, and each token
+// belongs to one hold (or to several that had the same node one after the other).
+func fenced(r *Round, recipe string, holds []*Op) error {
+	byKey := make(map[opKey]*Op)
 	for _, o := range holds {
-		byKey[key{o.Client, o.Life, o.ID}] = o
+		byKey[opKey{o.Recipe, o.Client, o.Life, o.ID}] = o
 	}
 
 	var highest int64
 	owners := make(map[int64]*Op)
-	for _, w := range writes {
-		o := byKey[key{w.Client, w.Life, w.ID}]
+	for _, w := range r.Writes {
+		o := byKey[opKey{w.Recipe, w.Client, w.Life, w.ID}]
 		switch {
+		case w.Recipe != recipe:
+			continue
 		case o == nil:
 			return fmt.Errorf("a write without a hold: %+v", w)
 		case !w.Accepted:
+			// A paused holder may be refused. Only a holder that certainly holds must not be.
 			if o.certain() && o.Begun <= w.At && w.At <= o.Held {
 				return fmt.Errorf("a holder was refused at %v, as token %d had written before:\n  %v", w.At, w.Highest, o)
 			}
 			continue
 		case w.Token < highest || w.Token < w.Highest:
 			return fmt.Errorf("a write with token %d was accepted at %v after one with token %d", w.Token, w.At, max(highest, w.Highest))
-		case owners[w.Token] != nil && owners[w.Token] != o:
+		case owners[w.Token] != nil && owners[w.Token] != o && !o.lentAgain(owners[w.Token]):
 			return fmt.Errorf("two holds have token %d:\n  %v\n  %v", w.Token, owners[w.Token], o)
 		}
 		highest = w.Token

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,7 +11,10 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/real/program"
 )
 
 // A process is a worker, as its parent sees it.
@@ -21,11 +23,10 @@ type process struct {
 	number int // among the processes of all recipes
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	stderr tail
+	stderr program.Tail
+	killed atomic.Bool   // we ended it
+	done   chan line     // its answers to commands; closed when there will be no more
 	ended  chan struct{} // closed when the process has ended and all its output was read
-
-	killed bool      // we ended it; fleet.mu protects it
-	done   chan line // its answers to commands
 }
 
 // A fleet has all processes of all recipes, and the history that they print.
@@ -39,12 +40,6 @@ type fleet struct {
 	ops       map[opKey]*Op
 	died      []string // processes that ended by themselves
 	kept      []int    // the numbers of processes that must keep their locks
-}
-
-// An opKey identifies an operation.
-type opKey struct {
-	recipe           string
-	client, life, id int
 }
 
 // start starts a process, or its next life.
@@ -82,6 +77,7 @@ func (f *fleet) start(config workerConfig, number int) (*process, error) {
 		f.processes = append(f.processes, nil)
 	}
 	f.processes[number] = p
+	// A process that starts in the middle of a round takes part in it.
 	if f.command != "" {
 		fmt.Fprintln(p.stdin, f.command)
 	}
@@ -92,6 +88,7 @@ func (f *fleet) start(config workerConfig, number int) (*process, error) {
 // read reads a process's output until it ends.
 func (f *fleet) read(p *process, out io.Reader) {
 	defer close(p.ended)
+	defer close(p.done)
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -108,10 +105,11 @@ func (f *fleet) read(p *process, out io.Reader) {
 		f.mu.Unlock()
 	}
 
+	// Wait closes the pipe, so it must come after the last line.
 	err := p.cmd.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !p.killed {
+	if !p.killed.Load() {
 		f.died = append(f.died, fmt.Sprintf("process %s %d has ended by itself: %v: %s",
 			p.config.Recipe, p.config.Client, err, p.stderr.String()))
 	}
@@ -119,9 +117,8 @@ func (f *fleet) read(p *process, out io.Reader) {
 
 // kill ends a process (kill -9), and returns when all its output was read.
 func (f *fleet) kill(p *process) {
-	f.mu.Lock()
-	p.killed = true
-	f.mu.Unlock()
+	// read must not count this end as a failure.
+	p.killed.Store(true)
 	p.cmd.Process.Kill()
 	<-p.ended
 	f.on.Reset(p.number)
@@ -146,7 +143,7 @@ func (f *fleet) Holders() (numbers []int) {
 	defer f.mu.Unlock()
 	for _, p := range f.processes {
 		for _, o := range f.ops {
-			if o.certain() && o.Over == 0 && o.Recipe == p.config.Recipe && o.Client == p.config.Client && o.Life == p.config.Life {
+			if o.certain() && o.Over == 0 && p.did(o) {
 				numbers = append(numbers, p.number)
 				break
 			}
@@ -200,10 +197,10 @@ func (f *fleet) tell(command string) {
 func (f *fleet) ask(ctx context.Context, command string) (broken []string) {
 	f.tell(command)
 	for _, p := range f.all() {
-		l, answered := f.answer(ctx, p, command)
+		l, answered := p.answer(ctx, command)
 		switch who := fmt.Sprintf("%s %d", p.config.Recipe, p.config.Client); {
 		case !answered:
-			broken = append(broken, fmt.Sprintf("%s has not answered %q in time, although nothing is broken: %s", who, command, f.latest(p)))
+			broken = append(broken, fmt.Sprintf("%s has not answered %q in time, although nothing is broken: %s\n%s", who, command, f.latest(p), p.stacks()))
 		case l.Error != "":
 			broken = append(broken, fmt.Sprintf("%s: %s: %s", who, command, l.Error))
 		}
@@ -211,28 +208,34 @@ func (f *fleet) ask(ctx context.Context, command string) (broken []string) {
 	return broken
 }
 
+// stacks ends a process that hangs, and returns what its goroutines were doing.
+func (p *process) stacks() string {
+	p.killed.Store(true)
+	quit(p.cmd.Process)
+	select {
+	case <-p.ended:
+	case <-time.After(10 * time.Second): // it is stopped, or has no goroutine that runs
+	}
+	return p.stderr.String()
+}
+
 // answer waits for the answer of one process. If a process ended by itself, it's in died.
-func (f *fleet) answer(ctx context.Context, p *process, command string) (l line, answered bool) {
+func (p *process) answer(ctx context.Context, command string) (l line, answered bool) {
 	for {
 		select {
-		case l := <-p.done:
-			if l.Done == command {
+		case l, more := <-p.done:
+			if !more || l.Done == command {
 				return l, true
 			}
-			continue
-		default:
-		}
-		select {
-		case l := <-p.done:
-			if l.Done == command {
-				return l, true
-			}
-		case <-p.ended:
-			return line{}, true
 		case <-ctx.Done():
 			return line{}, false
 		}
 	}
+}
+
+// did reports whether o is an operation of this process (of this life).
+func (p *process) did(o *Op) bool {
+	return o.Recipe == p.config.Recipe && o.Client == p.config.Client && o.Life == p.config.Life
 }
 
 // latest describes the last operation of a process.
@@ -241,7 +244,7 @@ func (f *fleet) latest(p *process) string {
 	defer f.mu.Unlock()
 	var last *Op
 	for _, o := range f.ops {
-		if o.Recipe == p.config.Recipe && o.Client == p.config.Client && o.Life == p.config.Life && (last == nil || o.ID > last.ID) {
+		if p.did(o) && (last == nil || o.ID > last.ID) {
 			last = o
 		}
 	}
@@ -265,10 +268,10 @@ func (f *fleet) take() (ops []*Op, died []string) {
 
 // end ends all processes. It kills processes that don't end.
 func (f *fleet) end() {
+	// Ask all processes to end before waiting for any.
 	for _, p := range f.all() {
-		f.mu.Lock()
-		p.killed = true
-		f.mu.Unlock()
+		p.killed.Store(true)
+		// A stopped process can't read the end of its input.
 		cont(p.cmd.Process)
 		p.stdin.Close()
 	}
@@ -283,28 +286,4 @@ func (f *fleet) end() {
 			<-p.ended
 		}
 	}
-}
-
-// A tail keeps the end of its input.
-type tail struct {
-	mu sync.Mutex // protects b
-	b  bytes.Buffer
-}
-
-const tailSize = 4 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b.Write(p)
-	if extra := t.b.Len() - tailSize; extra > 0 {
-		t.b.Next(extra)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
 }

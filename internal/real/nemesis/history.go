@@ -3,21 +3,19 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 )
 
 // A Stamp is a time, in nanoseconds since the run began. All processes read the same monotonic
 // clock of the machine.
-//
-// # What times mean
-//
 // A process can be stopped between any two of its instructions, so no stamp says when a request was
 // executed. The checks use only the order of stamps. A call is stamped before it is made and after
-// it has returned, so it was executed in between. A hold is certain at a stamp if its holder took
-// the stamp, then asked the grant, and got the answer that it holds: a grant never comes back, so
-// it was held from Begun to that stamp. A stop makes calls longer and certain holds shorter. So it
-// can hide a violation, but can't make one up. If a process was killed, its history has the stamps
-// that it had printed, and its unfinished calls can be executed at any later time.
+// it has returned, so it was executed in between. A holder takes a stamp and then asks the grant.
+// If the answer is that it holds, the hold is certain from Begun to that stamp (a grant never comes
+// back). A stop makes calls longer and certain holds shorter. So it can hide a violation but can't
+// make one up. If a process was killed, its history has the stamps that it had printed. Its
+// unfinished calls can be executed at any later time.
 type Stamp int64
 
 func (s Stamp) String() string { return fmt.Sprintf("%.3fs", time.Duration(s).Seconds()) }
@@ -78,6 +76,17 @@ func (o *Op) over() Stamp {
 	return o.Over
 }
 
+// lentAgain reports whether o can have the node that p had. A lock that lingers lends its node to
+// its callers one after the other, and they share its token.
+func (o *Op) lentAgain(p *Op) bool {
+	return o.Recipe == linger && o.Token == p.Token && o.Client == p.Client && o.Life == p.Life
+}
+
+// mayFollow reports whether o's token allows that o was granted after p.
+func (o *Op) mayFollow(p *Op) bool {
+	return o.Token == 0 || o.Token > p.Token || o.lentAgain(p)
+}
+
 func (o *Op) String() string {
 	s := fmt.Sprintf("%s %d (life %d) %s", o.Recipe, o.Client, o.Life, o.Kind)
 	if o.Value != "" {
@@ -133,9 +142,9 @@ func (f Fault) String() string {
 	return s
 }
 
-// A Round is a time of faults, and a time after it in which nothing is broken. In the second, every
-// process does one more operation, which must succeed, and then rests. Nothing may be left behind
-// then, so each round can be checked by itself.
+// A Round is a time of faults and then a time in which nothing is broken. In the second time every
+// process does one more operation (which must succeed) and rests. Nothing may be left behind then,
+// so each round can be checked by itself.
 type Round struct {
 	Number  int      `json:"round"`
 	Clients int      `json:"clients"` // for each recipe
@@ -152,19 +161,10 @@ type Round struct {
 func (r *Round) ops(recipe string, kinds ...string) []*Op {
 	var ops []*Op
 	for _, o := range r.Ops {
-		if o.Recipe != recipe {
-			continue
-		}
-		if len(kinds) == 0 {
+		if o.Recipe == recipe && (len(kinds) == 0 || slices.Contains(kinds, o.Kind)) {
 			ops = append(ops, o)
 		}
-		for _, kind := range kinds {
-			if o.Kind == kind {
-				ops = append(ops, o)
-			}
-		}
 	}
-
 	return ops
 }
 
@@ -177,6 +177,7 @@ var deposing = regexp.MustCompile(`deposed$|^partition-|^pause-|^clients-split$|
 // syncLimit ticks after the fault.
 func (r *Round) stale(o *Op) bool {
 	for _, f := range r.Faults {
+		// Five seconds are package cluster's syncLimit (10 ticks of 500 ms).
 		if deposing.MatchString(f.Kind) && f.From <= o.Return && o.Call <= f.To+Stamp(5*time.Second) {
 			return true
 		}
@@ -184,13 +185,11 @@ func (r *Round) stale(o *Op) bool {
 	return false
 }
 
-// writes returns the writes of a recipe to the fenced store.
-func (r *Round) writes(recipe string) []Write {
-	var writes []Write
-	for _, w := range r.Writes {
-		if w.Recipe == recipe {
-			writes = append(writes, w)
-		}
-	}
-	return writes
+// linger is the recipe in which locks that linger and plain locks are in one line.
+const linger = "linger"
+
+// An opKey identifies an operation.
+type opKey struct {
+	recipe           string
+	client, life, id int
 }

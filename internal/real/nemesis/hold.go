@@ -16,6 +16,18 @@ type grant interface {
 	Err() error
 }
 
+// acquire calls a verb that waits. If it returns nothing, acquire notes how it failed.
+func acquire[G grant](w *worker, kind string, verb func(context.Context) (G, error)) (*Op, G, error) {
+	ctx, cancel := w.wait()
+	defer cancel()
+	o := w.call(kind, "")
+	g, err := verb(ctx)
+	if err != nil {
+		w.returns(o, err, Failed)
+	}
+	return o, g, err
+}
+
 // beat is how often a holder asks whether it still holds.
 const beat = 10 * time.Millisecond
 
@@ -28,13 +40,16 @@ func (w *worker) hold(o *Op, g grant, d time.Duration, writes bool) {
 	o.Begun = o.Return
 	for end := o.Begun + Stamp(d); w.holds(o, g); {
 		w.pause(g, beat)
+		// Print each state, because a kill can come at any moment. (If it came between a write and
+		// its print, nobody would know whose write that was.)
+		w.tell(o)
 		if writes {
-			if _, err := w.fenced.write(o); err != nil {
+			write := Write{Recipe: o.Recipe, Client: o.Client, Life: o.Life, ID: o.ID, Token: o.Token}
+			if err := w.fenced.Call(writeMethod, write, new(bool)); err != nil {
 				panic(err) // the parent has ended
 			}
 			w.holds(o, g) // was it refused although it holds?
 		}
-		w.tell(o)
 		over := o.Held >= end
 		switch w.pace.Load() {
 		case cmdKeep:
@@ -42,6 +57,7 @@ func (w *worker) hold(o *Op, g grant, d time.Duration, writes bool) {
 		case cmdHurry:
 			over = true
 		}
+		// The spell ends with the lock held. release notes when the hold ends.
 		if over || w.life.Err() != nil {
 			return
 		}
@@ -53,6 +69,7 @@ func (w *worker) hold(o *Op, g grant, d time.Duration, writes bool) {
 
 // holds asks whether g is held. If so, it notes when it asked.
 func (w *worker) holds(o *Op, g grant) bool {
+	// Take the stamp before asking, so that the hold covers it.
 	at := w.now()
 	if g.Err() != nil {
 		return false
@@ -82,6 +99,7 @@ func (w *worker) release(o *Op, g grant, release func(context.Context) error) (r
 	}
 	defer cancel()
 	err = release(ctx)
+	// If the release failed and the grant still holds, the hold has no end yet.
 	if o.Over == 0 && (err == nil || g.Err() != nil) {
 		o.Over = w.now()
 	}

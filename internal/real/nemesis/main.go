@@ -5,15 +5,17 @@
 //	go run ./internal/real/nemesis -embedded -for 1m         the embedded server: needs Go alone
 //	go run ./internal/real/nemesis -recipes lock,queue       some recipes
 //	go run ./internal/real/nemesis -faults 'leader-.*'       some faults of the ensemble
-//	go run ./internal/real/nemesis -seed 7 -report FILE      the faults of seed 7, and a report
-//	go run ./internal/real/nemesis -check FILE               judge the histories beside a report again
+//	go run ./internal/real/nemesis -seed 7                   the faults of seed 7
+//	go run ./internal/real/nemesis -histories FILE           write down what all processes did
+//	go run ./internal/real/nemesis -check FILE               judge such histories again
 //	go run ./internal/real/nemesis -planted                  is each planted bug found, and how soon
 //
 // It works in rounds: some seconds of faults, and then none. After the faults, each process must do
 // one more operation and rest, and nothing may be left behind. Each round is checked by itself, and
 // the first failure ends the run. A seed fixes the schedule of faults, but not the run (a failure
 // may need several runs with its seed to show again). The exit status is 0 if all went well, 1 if a
-// check has failed, and 2 if the nemesis couldn't run.
+// check has failed, and 2 if the nemesis couldn't run (or ZooKeeper's members have lost
+// transactions).
 package main
 
 import (
@@ -34,48 +36,33 @@ import (
 )
 
 type options struct {
-	lasts    time.Duration
-	members  int
-	clients  int
-	seed     uint64
-	recipes  string
-	faults   string
-	report   string
-	embedded bool
-	check    string
-	planted  bool
-	bugs     string
-	round    time.Duration
-	quiet    bool
+	plan
+	members                                 int
+	recipes, faults, histories, check, bugs string
+	embedded, planted, quiet                bool
 }
 
 func main() {
-	if config := os.Getenv(workerEnv); config != "" {
-		if err := runWorker(config); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(2)
-		}
-		return
-	}
-
+	workIfTold()
 	var o options
-	flag.DurationVar(&o.lasts, "for", time.Minute, "how long to run, or to look for each planted bug")
+	flag.DurationVar(&o.For, "for", time.Minute, "how long to run, or to look for each planted bug")
 	flag.IntVar(&o.members, "members", 3, "members of the ensemble")
-	flag.IntVar(&o.clients, "clients", 3, "processes of each recipe")
-	flag.Uint64Var(&o.seed, "seed", rand.Uint64N(1e6), "of the schedule of faults")
+	flag.IntVar(&o.Clients, "clients", 3, "processes of each recipe")
+	flag.Uint64Var(&o.Seed, "seed", rand.Uint64N(1e6), "of the schedule of faults")
 	flag.StringVar(&o.recipes, "recipes", "", "some recipes, such as lock,queue")
 	flag.StringVar(&o.faults, "faults", "", "only faults of the ensemble that match this regular expression")
-	flag.StringVar(&o.report, "report", "", "an HTML file to write; the histories go beside it, as .json")
+	flag.StringVar(&o.histories, "histories", "", "a file to write the histories to, for -check")
 	flag.BoolVar(&o.embedded, "embedded", false, "use the embedded server, in place of an ensemble")
 	flag.StringVar(&o.check, "check", "", "judge the histories in this file, and run nothing")
 	flag.BoolVar(&o.planted, "planted", false, "plant bugs, and look for each")
 	flag.StringVar(&o.bugs, "bugs", "", "with -planted: only those that match this regular expression")
-	flag.DurationVar(&o.round, "round", 15*time.Second, "how long the faults of a round last")
+	flag.DurationVar(&o.Length, "round", 15*time.Second, "how long the faults of a round last")
 	flag.BoolVar(&o.quiet, "quiet", false, "print no faults and rounds")
 	flag.Parse()
 
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	failed, err := o.run(ctx)
+	// os.Exit runs no deferred calls.
 	cancel()
 	switch {
 	case err != nil:
@@ -90,21 +77,19 @@ func (o options) run(ctx context.Context) (failed bool, err error) {
 	if o.check != "" {
 		return judgeFile(o.check, os.Stdout)
 	}
-	names, err := chosen(o.recipes)
-	if err != nil {
-		return false, err
-	}
-
-	if flag.NArg() > 0 || o.members < 1 || o.clients < 2 || o.lasts <= 0 || o.round <= 0 {
+	if flag.NArg() > 0 || o.members < 1 || o.Clients < 2 || o.For <= 0 || o.Length <= 0 {
 		return false, errors.New("there have to be a member, two clients and some time, and no arguments")
 	}
-	p := plan{Seed: o.seed, Recipes: names, Clients: o.clients, Length: min(o.round, o.lasts), Log: o.log}
-	if p.Worker, err = os.Executable(); err != nil {
+	if o.Recipes, err = chosen(o.recipes); err != nil {
 		return false, err
 	}
+	if o.Worker, err = os.Executable(); err != nil {
+		return false, err
+	}
+	o.Length, o.Log = min(o.Length, o.For), o.log
 
-	fmt.Printf("seed %d\n", o.seed)
-	on, err := o.ensemble(ctx, &p)
+	fmt.Printf("seed %d\n", o.Seed)
+	on, err := o.ensemble(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -119,27 +104,40 @@ func (o options) run(ctx context.Context) (failed bool, err error) {
 		return false, err
 	}
 
-	p.Kinds = slices.DeleteFunc(on.Kinds(), func(kind string) bool { return !match.MatchString(kind) })
-	if len(p.Kinds) == 0 {
+	o.Kinds = slices.DeleteFunc(on.Kinds(), func(kind string) bool { return !match.MatchString(kind) })
+	if len(o.Kinds) == 0 {
 		return false, fmt.Errorf("no fault matches %q, but there are %s", o.faults, strings.Join(on.Kinds(), ", "))
 	}
 	if o.planted {
-		return o.findPlanted(ctx, on, p)
+		return o.findPlanted(ctx, on, o.bugs)
 	}
 
-	report := newReport(o, on)
-	failure, err := o.play(ctx, on, p, report)
+	// An ordinary run plays rounds until time is up or a check fails.
+	for kind, why := range on.Missing() {
+		o.log("without %s: %s", kind, why)
+	}
+	report := newReport()
+	if o.histories != "" {
+		if report.histories, err = os.Create(o.histories); err != nil {
+			return false, err
+		}
+		defer report.histories.Close()
+	}
+	failure, err := o.play(ctx, on, report)
 	if err == nil && failure != "" {
 		fmt.Printf("\n%s\n\nThis was seed %d. It fixes the schedule of faults, and not the run, so what has failed may need several runs:\n"+
-			"  go run ./internal/real/nemesis %s\n", failure, o.seed, o.again())
+			"  go run ./internal/real/nemesis %s\n", failure, o.Seed, o.again())
 	}
 
-	if o.report != "" {
-		if failed := report.write(o.report, failure, err); failed != nil && err == nil {
-			err = failed
+	// If ZooKeeper itself has forgotten transactions, the failure says nothing about the recipes.
+	if err == nil && failure != "" {
+		var what string
+		if what, err = on.Disagreement(ctx); err == nil && what != "" {
+			err = fmt.Errorf("the members have different trees, which is a fault of ZooKeeper's:\n%s", what)
 		}
 	}
-	fmt.Println(report.Summary())
+
+	fmt.Println(report)
 	return failure != "", err
 }
 
@@ -151,26 +149,22 @@ func (o options) log(format string, args ...any) {
 
 // again returns the flags that play the schedule again.
 func (o options) again() string {
-	s := fmt.Sprintf("-seed %d -for %v -members %d -clients %d -round %v", o.seed, o.lasts, o.members, o.clients, o.round)
-	if o.recipes != "" {
-		s += " -recipes " + o.recipes
-	}
-	if o.faults != "" {
-		s += fmt.Sprintf(" -faults '%s'", o.faults)
-	}
-	if o.embedded {
-		s += " -embedded"
-	}
+	s := fmt.Sprint("-seed ", o.Seed)
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name != "seed" {
+			s += fmt.Sprintf(" -%s='%s'", f.Name, f.Value)
+		}
+	})
 	return s
 }
 
 // ensemble starts the ensemble, and completes the plan.
-func (o options) ensemble(ctx context.Context, p *plan) (ensemble, error) {
+func (o *options) ensemble(ctx context.Context) (ensemble, error) {
 	if o.embedded {
-		p.Timeout = embeddedTimeout
+		o.Timeout = embeddedTimeout
 		return startEmbedded(o.members)
 	}
-	p.Timeout = clusterTimeout
+	o.Timeout = clusterTimeout
 	dir, err := os.MkdirTemp("", "nemesis-ensemble")
 	if err != nil {
 		return nil, err
@@ -185,36 +179,3 @@ func (o options) ensemble(ctx context.Context, p *plan) (ensemble, error) {
 
 // clusterTimeout is the session timeout of clients of a real ensemble.
 const clusterTimeout = 4 * time.Second
-
-// play plays rounds until time is up. It returns the failure, if any.
-func (o options) play(ctx context.Context, on ensemble, p plan, report *report) (failure string, err error) {
-	r, err := begin(ctx, on, p)
-	if r != nil {
-		defer r.end()
-	}
-	if err != nil {
-		return "", err
-	}
-
-	if err := report.open(o.report); err != nil {
-		return "", err
-	}
-	defer report.close()
-
-	for end := time.Now().Add(o.lasts); time.Now().Before(end); {
-		round, err := r.round(ctx)
-		if err != nil {
-			return "", err
-		}
-		v := judge(round)
-		if err := report.add(round, v); err != nil {
-			return "", err
-		}
-		r.log("round %d: %d operations, %d faults, %d failures", round.Number, len(round.Ops), len(round.Faults), len(v.Failures))
-		if v.failed() {
-			return v.text(), nil
-		}
-	}
-
-	return "", nil
-}

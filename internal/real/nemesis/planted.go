@@ -13,8 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/real/mutants/planted"
 )
 
-// A bug is planted in a copy of the library with which the processes are built. If it has no File,
-// it's in the processes' own code.
+// A bug is planted in a copy of the library with which the processes are built.
 type bug struct {
 	planted.Bug
 	Recipe string // to run
@@ -32,16 +31,9 @@ var bugs = func() (all []bug) {
 	return all
 }()
 
-// A finding says whether and how a planted bug was found.
-type finding struct {
-	bug
-	After time.Duration // 0 if it wasn't found
-	By    string
-}
-
-// findPlanted looks for each bug with the seed's faults (drawn as in other runs).
-func (o options) findPlanted(ctx context.Context, on ensemble, p plan) (failed bool, err error) {
-	match, err := regexp.Compile(o.bugs)
+// findPlanted looks for some bugs with the seed's faults (drawn as in other runs).
+func (p plan) findPlanted(ctx context.Context, on ensemble, some string) (failed bool, err error) {
+	match, err := regexp.Compile(some)
 	if err != nil {
 		return false, err
 	}
@@ -52,48 +44,32 @@ func (o options) findPlanted(ctx context.Context, on ensemble, p plan) (failed b
 
 	defer os.RemoveAll(dir)
 
-	report := newReport(o, on)
 	for _, b := range bugs {
 		if !match.MatchString(b.Name) {
 			continue
 		}
-		plan := p
-		plan.Recipes = []string{b.Recipe}
-		if plan.Worker, err = b.build(ctx, filepath.Join(dir, "worker")); err != nil {
+		p.Recipes = []string{b.Recipe}
+		if p.Worker, err = b.build(ctx, filepath.Join(dir, "worker")); err != nil {
 			return false, err
 		}
 		began := time.Now()
-		failure, err := o.play(ctx, on, plan, newReport(o, on))
+		failure, err := p.play(ctx, on, newReport())
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", b.Name, err)
 		}
-		found := finding{bug: b, By: failure}
 		if failure == "" {
 			failed = true
-			fmt.Printf("NOT FOUND within %v: %s\n", o.lasts, b.Name)
+			fmt.Printf("NOT FOUND within %v: %s\n", p.For, b.Name)
 		} else {
-			found.After = time.Since(began).Round(time.Second)
-			fmt.Printf("%8v  %-60s %s\n", found.After, b.Name, firstLine(failure))
+			line, _, _ := strings.Cut(failure, "\n")
+			fmt.Printf("%8v  %-60s %s\n", time.Since(began).Round(time.Second), b.Name, line)
 		}
-		report.Planted = append(report.Planted, found)
 	}
-
-	if o.report == "" {
-		return failed, nil
-	}
-	return failed, report.write(o.report, "", nil)
-}
-
-func firstLine(s string) string {
-	first, _, _ := strings.Cut(s, "\n")
-	return first
+	return failed, nil
 }
 
 // build builds the processes with the bug. The working tree isn't changed.
 func (b bug) build(ctx context.Context, binary string) (string, error) {
-	if b.File == "" {
-		return os.Executable()
-	}
 	root, err := planted.Root()
 	if err != nil {
 		return "", err

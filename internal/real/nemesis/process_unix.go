@@ -22,3 +22,6 @@ func monotonic() int64 {
 
 func stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 func cont(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+
+// quit makes a Go program print its goroutines and end.
+func quit(p *os.Process) error { return p.Signal(syscall.SIGQUIT) }

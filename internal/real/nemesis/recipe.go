@@ -11,18 +11,11 @@ import (
 type subject struct {
 	workload func(*worker) workload
 	check    func(r *Round, name string) error
-	foreign  bool // not ours, so it runs only on request
-}
-
-// A workload is the work of a process.
-type workload struct {
-	step func() error // does one operation
-	rest func() error // gives back everything held across operations; can be nil
 }
 
 var recipes = map[string]subject{
 	"lock":          {workload: lockWork, check: checkLock},
-	"zk.Lock":       {workload: zkLockWork, check: checkLock, foreign: true},
+	linger:          {workload: lingerWork, check: checkLock},
 	"simple":        {workload: simpleWork, check: checkLock},
 	"rwlock":        {workload: rwlockWork, check: checkRWLock},
 	"semaphore":     {workload: semaphoreWork, check: checkSemaphore},
@@ -37,8 +30,7 @@ var recipes = map[string]subject{
 // chosen returns the names of recipes in a list. An empty list means all.
 func chosen(list string) ([]string, error) {
 	if list == "" {
-		ours := slices.Sorted(maps.Keys(recipes))
-		return slices.DeleteFunc(ours, func(name string) bool { return recipes[name].foreign }), nil
+		return slices.Sorted(maps.Keys(recipes)), nil
 	}
 	names := strings.Split(list, ",")
 	for i, name := range names {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math/rand/v2"
 
 	"github.com/anishathalye/porcupine"
 
@@ -23,11 +24,12 @@ func barrierWork(w *worker) workload {
 	return workload{step: func() error {
 		switch {
 		case w.proves:
+			// Remove the barrier first. Otherwise this Wait could hang although nothing is broken.
 			if err := do("remove", b.Remove, w.effect); err != nil {
 				return err
 			}
 			return do("wait", b.Wait, w.wait)
-		case w.rand.IntN(w.Clients-1) >= w.Client:
+		case rand.IntN(w.Clients-1) >= w.Client:
 			return do("wait", b.Wait, w.wait)
 		case w.chance(2):
 			return do("set", b.Set, w.effect)

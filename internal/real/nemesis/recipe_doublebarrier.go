@@ -12,12 +12,9 @@ import (
 func doubleBarrierWork(w *worker) workload {
 	b := doublebarrier.New(w.client, w.Path, w.Clients)
 	return workload{step: func() error {
-		ctx, cancel := w.wait()
-		defer cancel()
-		o := w.call("enter", "")
-		e, err := b.Enter(ctx)
+		o, e, err := acquire(w, "enter", b.Enter)
 		if err != nil {
-			return w.returns(o, err, Failed)
+			return err
 		}
 
 		o.Value, o.Members = e.Node(), e.Members()
@@ -35,6 +32,7 @@ func doubleBarrierWork(w *worker) workload {
 // checkDoubleBarrier checks that all members of a round name the same members, that rounds don't
 // overlap, and that no Leave returns while a member is inside.
 func checkDoubleBarrier(r *Round, name string) error {
+	// Which members have certainly left?
 	left := make(map[string]*Op) // by member: its Leave has returned
 	for _, o := range r.ops(name, "leave") {
 		if o.Outcome == OK {
@@ -42,6 +40,7 @@ func checkDoubleBarrier(r *Round, name string) error {
 		}
 	}
 
+	// All members of a round must name the same members.
 	rounds := make(map[string]string) // by member
 	var inside []*Op
 	for _, o := range r.ops(name, "enter") {
@@ -61,6 +60,7 @@ func checkDoubleBarrier(r *Round, name string) error {
 		inside = append(inside, o)
 	}
 
+	// Rounds must not overlap, and no Leave may return too early.
 	for _, a := range inside {
 		for _, b := range inside {
 			l := left[a.Value]

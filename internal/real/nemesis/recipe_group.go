@@ -88,7 +88,7 @@ func (u *groupUser) step() error {
 			u.hold(o, memberGrant{u.worker, u.member, s.ID()}, time.Until(end), false)
 			o = u.call("join", u.name)
 		}
-		u.sleep(beat)
+		sleep(u.life, beat)
 	}
 
 	u.returns(o, nil, OK)
@@ -123,7 +123,7 @@ func (u *groupUser) converge(ctx context.Context) error {
 		if same {
 			return nil
 		}
-		u.sleep(beat)
+		sleep(u.life, beat)
 	}
 
 	return ctx.Err()

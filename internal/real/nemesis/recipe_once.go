@@ -19,7 +19,7 @@ func onceWork(w *worker) workload {
 	return workload{step: func() error {
 		ctx, cancel := w.wait()
 		defer cancel()
-		key := fmt.Sprint(w.now() / Stamp(keyEvery))
+		key := fmt.Sprint(int64(w.now()) / int64(keyEvery))
 		do := w.call("do", key)
 		ran, err := o.Do(ctx, key, func(ctx context.Context, r *once.Run) error {
 			run := w.call("run", key)
@@ -57,9 +57,10 @@ func checkOnce(r *Round, name string) error {
 		if err := alone(runs[key], func(a, b *Op) bool { return true }); err != nil {
 			return fmt.Errorf("key %s: %w", key, err)
 		}
-		var n Stamp
+		// A key is the number of its interval.
+		var n int64
 		fmt.Sscan(key, &n)
-		earlier := n*Stamp(keyEvery) < r.From // it may have been done in the previous round
+		earlier := Stamp(n*int64(keyEvery)) < r.From // it may have been done in the previous round
 		if err := checkKey(runs[key], calls[key], earlier); err != nil {
 			return fmt.Errorf("key %s: %w", key, err)
 		}

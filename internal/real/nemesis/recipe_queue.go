@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
@@ -18,7 +19,7 @@ func queueWork(w *worker) workload {
 		if w.Client == 0 && w.now()/Stamp(2*w.Timeout)%2 == 0 {
 			kinds = 4
 		}
-		switch n := w.rand.IntN(kinds); {
+		switch n := rand.IntN(kinds); {
 		case w.proves:
 			if err := u.offer(1); err != nil {
 				return err
@@ -27,7 +28,7 @@ func queueWork(w *worker) workload {
 		case n < 3:
 			return u.offer(1)
 		case n < 4:
-			return u.offer(2 + w.rand.IntN(3))
+			return u.offer(2 + rand.IntN(3))
 		case n < 6:
 			return u.take(u.queue.Take)
 		case n < 7:
@@ -71,12 +72,9 @@ func (u queueUser) take(take func(context.Context) ([]byte, error)) error {
 
 // reserve reserves an element and keeps it for a while. Then it acknowledges it, or gives it back.
 func (u queueUser) reserve() error {
-	ctx, cancel := u.wait()
-	defer cancel()
-	o := u.call("reserve", "")
-	item, err := u.queue.Reserve(ctx)
+	o, item, err := acquire(u.worker, "reserve", u.queue.Reserve)
 	if err != nil {
-		return u.returns(o, err, Failed)
+		return err
 	}
 
 	o.Value = string(item.Data())
@@ -87,7 +85,7 @@ func (u queueUser) reserve() error {
 	}
 
 	// If ctx ends, an Ack goes on in the background.
-	ctx, cancel = u.effect()
+	ctx, cancel := u.effect()
 	defer cancel()
 	ack := u.call("ack", o.Value)
 	err = item.Ack(ctx)
@@ -109,13 +107,6 @@ func unlessCertain(err error) Outcome {
 	return Failed
 }
 
-func ignoring(err, ignored error) error {
-	if errors.Is(err, ignored) {
-		return nil
-	}
-	return err
-}
-
 // drain empties the queue when all processes rest, and adds the elements to the history.
 func drain(ctx context.Context, c *protocol.Client, path string, now func() Stamp) ([]*Op, error) {
 	q := queue.New(c, path)
@@ -130,6 +121,7 @@ func drain(ctx context.Context, c *protocol.Client, path string, now func() Stam
 			return ops, err
 		}
 		o.Return, o.Outcome, o.Members = now(), OK, []string{string(data)}
+		// Poll can have the data without knowing whether the entry is gone.
 		if err != nil {
 			o.Outcome, o.Error = unlessCertain(err), err.Error()
 		}

@@ -51,6 +51,7 @@ func checkQueue(r *Round, name string) error {
 		}
 	}
 
+	// Each element must come out once, unless a call's outcome is unknown.
 	var missing []string
 	for _, v := range slices.Sorted(maps.Keys(elements)) {
 		e := elements[v]
@@ -67,6 +68,7 @@ func checkQueue(r *Round, name string) error {
 		}
 	}
 
+	// A broken round's queue isn't drained, so elements can still be in it.
 	drained := len(r.Broken) == 0
 	if len(missing) > killed && drained {
 		return fmt.Errorf("%d elements have vanished, and %d processes were killed while they took one: %v", len(missing), killed, missing)
@@ -84,8 +86,8 @@ func (e *element) goesOut(outcome Outcome) {
 	}
 }
 
-// inOrder checks the order in which one session (alone) empties the queue: if an element's offer
-// had returned before another element was offered, it must come first.
+// inOrder checks the order in which one session empties the queue. If an element's offer had
+// returned before another element was offered, the first element must come first.
 func inOrder(drained []*Op, elements map[string]*element) error {
 	var latest string // the element, so far, that was offered last
 	for _, o := range drained {

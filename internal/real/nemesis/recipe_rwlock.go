@@ -7,21 +7,18 @@ import (
 func rwlockWork(w *worker) workload {
 	m := rwlock.New(w.client, w.Path)
 	return workload{step: func() error {
-		ctx, cancel := w.wait()
-		defer cancel()
-		kind, acquire := "rlock", m.RLock
+		kind, verb := "rlock", m.RLock
 		if w.chance(2) {
-			kind, acquire = "lock", m.Lock
+			kind, verb = "lock", m.Lock
 		}
-		o := w.call(kind, "")
-		lease, err := acquire(ctx)
+		o, lease, err := acquire(w, kind, verb)
 		if err != nil {
-			return w.returns(o, err, Failed)
+			return err
 		}
 
 		w.hold(o, lease, w.spell(), lease.Exclusive())
 		if lease.Exclusive() && w.chance(3) {
-			if o, lease, err = w.downgrade(o, lease); err != nil {
+			if o, lease, err = downgrade(w, o, lease); err != nil {
 				return err
 			}
 		}
@@ -31,7 +28,7 @@ func rwlockWork(w *worker) workload {
 }
 
 // downgrade goes on as a reader. The writer's hold ends with it, even if it fails.
-func (w *worker) downgrade(writer *Op, lease *rwlock.Lease) (*Op, *rwlock.Lease, error) {
+func downgrade(w *worker, writer *Op, lease *rwlock.Lease) (*Op, *rwlock.Lease, error) {
 	ctx, cancel := w.effect()
 	defer cancel()
 	o := w.call("downgrade", "")
@@ -49,10 +46,12 @@ func (w *worker) downgrade(writer *Op, lease *rwlock.Lease) (*Op, *rwlock.Lease,
 
 // checkRWLock compares all pairs that include a writer.
 func checkRWLock(r *Round, name string) error {
-	if err := fenced(r.writes(name), r.ops(name, "lock")); err != nil {
+	if err := fenced(r, name, r.ops(name, "lock")); err != nil {
 		return err
 	}
 	return alone(r.ops(name, "lock", "rlock", "downgrade"), func(a, b *Op) bool {
+		// A writer that goes on as a reader keeps its token. Its two holds don't exclude each
+		// other.
 		goesOn := a.Kind == "lock" && b.Kind == "downgrade" && a.Token == b.Token && a.Client == b.Client
 		return (a.Kind == "lock" || b.Kind == "lock") && !(goesOn && a.Held <= b.Begun)
 	})

@@ -10,12 +10,9 @@ func permits(clients int) int { return max(1, clients-1) }
 func semaphoreWork(w *worker) workload {
 	s := semaphore.New(w.client, w.Path, permits(w.Clients))
 	return workload{step: func() error {
-		ctx, cancel := w.wait()
-		defer cancel()
-		o := w.call("acquire", "")
-		p, err := s.Acquire(ctx)
+		o, p, err := acquire(w, "acquire", s.Acquire)
 		if err != nil {
-			return w.returns(o, err, Failed)
+			return err
 		}
 
 		w.hold(o, p, w.spell(), false)

@@ -32,6 +32,7 @@ func draw(seed uint64, round int, kinds []string, timeout, length time.Duration)
 	r := rand.New(rand.NewPCG(seed, uint64(round)))
 	processes := []string{killed, paused}
 	if round%2 == 0 {
+		// All rounds have this order in common, so the kinds take turns.
 		turns := rand.New(rand.NewPCG(seed, 0)).Perm(len(kinds))
 		first, second := turns[round%len(turns)], turns[(round+1)%len(turns)]
 		kinds = []string{kinds[first], kinds[second]}
@@ -44,6 +45,7 @@ func draw(seed uint64, round int, kinds []string, timeout, length time.Duration)
 
 func drawList(r *rand.Rand, kinds []string, timeout, length time.Duration) []step {
 	var steps []step
+	// A short fault, a fault of about a session timeout, or a fault that outlasts sessions.
 	most := []time.Duration{timeout / 2, timeout, 3 * timeout}
 	for at := time.Duration(0); len(kinds) > 0 && at < length; {
 		s := step{
@@ -81,6 +83,7 @@ func (r *run) strike(ctx context.Context, onEnsemble, onProcesses []step) []Faul
 		})
 	}
 
+	// Faults of processes and of the ensemble overlap.
 	play(onEnsemble, func(s step) Fault { return r.strikeEnsemble(ctx, s) })
 	play(onProcesses, func(s step) Fault { return r.strikeProcess(ctx, s) })
 	lists.Wait()
@@ -89,12 +92,10 @@ func (r *run) strike(ctx context.Context, onEnsemble, onProcesses []step) []Faul
 
 func (r *run) strikeEnsemble(ctx context.Context, s step) Fault {
 	f := Fault{Kind: s.Kind, From: r.now()}
-	done := r.on.Inject(ctx, s.Kind, rand.New(rand.NewPCG(s.Seed, 0)), s.Lasts, len(r.fleet.all()))
+	detail, err := r.on.Inject(ctx, s.Kind, rand.New(rand.NewPCG(s.Seed, 0)), s.Lasts, len(r.fleet.all()))
+	// Keep and Hurry end with the fault.
 	r.fleet.pace(cmdFree)
-	f.To, f.Detail = r.now(), done.Detail
-	if done.Err != nil {
-		f.Error = done.Err.Error()
-	}
+	f.To, f.Detail, f.Error = r.now(), detail, text(err)
 	return f
 }
 
@@ -123,6 +124,7 @@ func (r *run) strikeProcess(ctx context.Context, s step) Fault {
 
 	f.Detail = strings.TrimSuffix(f.Detail, ", ")
 
+	// The fault begins for all victims.
 	var failed []error
 	for _, p := range victims {
 		if s.Kind == killed {
@@ -133,6 +135,7 @@ func (r *run) strikeProcess(ctx context.Context, s step) Fault {
 	}
 
 	sleep(ctx, s.Lasts)
+	// It ends even if ctx has ended, because the proof needs all processes.
 	for _, p := range victims {
 		if s.Kind == killed {
 			failed = append(failed, r.fleet.restart(p))
@@ -143,11 +146,4 @@ func (r *run) strikeProcess(ctx context.Context, s step) Fault {
 
 	f.To, f.Error = r.now(), text(errors.Join(failed...))
 	return f
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

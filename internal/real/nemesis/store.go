@@ -1,9 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"fmt"
 	"net"
+	"net/rpc"
 	"sync"
 )
 
@@ -18,49 +17,43 @@ type store struct {
 	writes  []Write
 }
 
+// writeMethod is Write, as clients call it.
+const writeMethod = "store.Write"
+
 func newStore(socket string, now func() Stamp) (*store, error) {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		return nil, err
 	}
 	s := &store{listener: l, now: now, highest: make(map[string]int64)}
+	server := rpc.NewServer()
+	if err := server.RegisterName("store", s); err != nil {
+		return nil, err
+	}
+	// Accept fails when the listener is closed.
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			go s.serve(c)
+			go server.ServeConn(c)
 		}
 	}()
 	return s, nil
 }
 
-func (s *store) serve(c net.Conn) {
-	defer c.Close()
-	for lines := bufio.NewScanner(c); lines.Scan(); {
-		var w Write
-		if _, err := fmt.Sscan(lines.Text(), &w.Recipe, &w.Client, &w.Life, &w.ID, &w.Token); err != nil {
-			return
-		}
-		answer := "refused\n"
-		if s.write(w) {
-			answer = "accepted\n"
-		}
-		if _, err := c.Write([]byte(answer)); err != nil {
-			return
-		}
-	}
-}
-
-func (s *store) write(w Write) (accepted bool) {
+// Write decides about a write, and says whether it is accepted.
+func (s *store) Write(w Write, accepted *bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.At, w.Highest = s.now(), s.highest[w.Recipe]
+	// A holder may write several times, so its own token is high enough.
 	w.Accepted = w.Token >= w.Highest
 	s.highest[w.Recipe] = max(w.Highest, w.Token)
 	s.writes = append(s.writes, w)
-	return w.Accepted
+	*accepted = w.Accepted
+	return nil
 }
 
 // take returns the writes since the last call.
@@ -73,31 +66,3 @@ func (s *store) take() []Write {
 }
 
 func (s *store) close() { s.listener.Close() }
-
-// A storeClient is a worker's connection with the store.
-type storeClient struct {
-	mu     sync.Mutex // held during a request
-	conn   net.Conn
-	answer *bufio.Scanner
-}
-
-func dialStore(socket string) (*storeClient, error) {
-	c, err := net.Dial("unix", socket)
-	if err != nil {
-		return nil, err
-	}
-	return &storeClient{conn: c, answer: bufio.NewScanner(c)}, nil
-}
-
-// write writes for the holder in o, and reports whether the store accepted it.
-func (s *storeClient) write(o *Op) (accepted bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := fmt.Fprintln(s.conn, o.Recipe, o.Client, o.Life, o.ID, o.Token); err != nil {
-		return false, err
-	}
-	if !s.answer.Scan() {
-		return false, fmt.Errorf("the store has hung up: %w", s.answer.Err())
-	}
-	return s.answer.Text() == "accepted", nil
-}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"time"
 )
 
 // A usage is how much a process uses while it rests. At rest it holds nothing and waits for
@@ -22,6 +21,7 @@ const (
 )
 
 func presentUsage() usage {
+	// Count only live objects.
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -36,20 +36,4 @@ func (u usage) exceeds(first usage) error {
 			u.goroutines, u.files, u.heap, first.goroutines, first.files, first.heap)
 	}
 	return nil
-}
-
-// sample compares this process's usage with its usage at its first rest. Work in the background can
-// take a while to end.
-func (w *worker) sample() (err error) {
-	for range 50 {
-		now := presentUsage()
-		if w.first == (usage{}) {
-			w.first = now
-		}
-		if err = now.exceeds(w.first); err == nil {
-			return nil
-		}
-		w.sleep(100 * time.Millisecond)
-	}
-	return err
 }

@@ -1,4 +1,5 @@
-// Package program lets a program start the servers of package ensemble, which needs a test.
+// Package program lets a program start the servers of package ensemble, which needs a test, and
+// keeps what processes print.
 package program
 
 import (

@@ -3,7 +3,7 @@
 // A row of the table says how to call a verb and how another client sees its effect. A law is a
 // function over one row: it plays the verb on a fresh server in virtual time, breaks something at
 // each of its packets in turn, and says what happened. The law itself checks outcomes that are
-// obvious. All others are in testdata, in one file for each law, which documents what a verb does
+// obvious. All others are in testdata. Its file for a law documents the outcomes of each verb
 // when something fails. An outcome that breaks the law has a "!" there. It is a known fault.
 //
 //	go test ./internal/suite/laws                              a sample, the same in each run

@@ -71,7 +71,7 @@ func (s *Stage) left() map[string]int {
 	return counts
 }
 
-// difference says what is there that was not there without a fault, and the other way round.
+// difference lists the nodes that only one of the two has.
 func difference(left, without map[string]int) (text string) {
 	both := maps.Clone(left)
 	maps.Copy(both, without)

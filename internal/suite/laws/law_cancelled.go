@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Cancelled ends the ctx of a call at each of its packets, while the other side of the network is
-// 60 ms away. The call returns by then, or at once where it may, and leaves nothing.
+// Cancelled ends the ctx of a call at each of its packets, while the server is 60 ms away. The call
+// must return within a second and leave nothing behind.
 func Cancelled(t *testing.T, p *Player) {
 	const away, bound = 60 * time.Millisecond, time.Second
 	p.law(t, law{name: "cancelled", title: "What comes of a call whose ctx is cancelled.", cells: func(sc *scene) {

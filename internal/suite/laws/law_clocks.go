@@ -7,24 +7,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 )
 
-// Clocks steps the wall clock at each packet of a call, half-way through a wait, and while a result
-// is held. A step forward is what a process finds that has been suspended, and its session has
-// expired meanwhile: what it holds has ended by then. After a step alone, too, for it cannot know.
-// A step back ends nothing. Who notices a step first is chance, and so is what some calls return.
+// Clocks steps the wall clock at each packet of a call, in the middle of a wait and while the
+// caller holds a lease. A process that was suspended wakes up to a step forward, and its session
+// has expired. So a step forward must end its leases (even if the session has not expired, because
+// the process can't know). A step back must end nothing. Which goroutine notices a step first is
+// chance, and so is the outcome of some calls.
 func Clocks(t *testing.T, p *Player) {
 	const far = time.Hour
 	steps := []way{
 		{"the clock steps forward", func(s *Stage, _ Verb) {
-			s.expired.Store(true) // who loses what it holds, too
+			s.expired.Store(true) // the leases end, too
 			s.gone.Store(s.others.Load())
 			clock.Step(far)
 		}},
 		{"the process is suspended", func(s *Stage, _ Verb) {
 			s.gone.Store(s.others.Load())
 			clock.Step(far)
-			s.expire()
-			s.Link.Cut()
-			s.Link.Heal()
+			expire(s, nil)
 		}},
 		{"the clock steps back", func(*Stage, Verb) { clock.Step(-far) }},
 	}
@@ -38,35 +37,34 @@ func Clocks(t *testing.T, p *Player) {
 				continue
 			}
 			if sc.calm.waits() {
-				sc.add(way.name+" while it waits", func(t *testing.T) { sc.halfway(t, way) })
+				sc.cell(way.name+" while it waits", setting{}, func(s *Stage, v Verb, base int) { sc.halfway(s, v, base, way) })
 			}
-			if back := i == len(steps)-1; sc.calm.holds && !back {
-				sc.add(way.name+" while it holds", func(t *testing.T) {
-					sc.play(t, setting{}, func(s *Stage, v Verb) { sc.taken(s, v, way) })
+			if sc.calm.holds {
+				sc.cell(way.name+" while it holds", setting{}, func(s *Stage, v Verb, _ int) {
+					if i < len(steps)-1 {
+						sc.taken(s, v, way)
+					} else {
+						sc.kept(s, v, way)
+					}
 				})
-			} else if sc.calm.holds {
-				sc.add(way.name+" while it holds", func(t *testing.T) { sc.kept(t, way) })
 			}
 		}
 	}})
 }
 
-// kept has something happen that must not take away what is held.
-func (sc *scene) kept(t *testing.T, way way) {
-	sc.play(t, setting{}, func(s *Stage, v Verb) {
-		must(v.prepare())
-		o := s.do(v, s.ctx)
-		check(o.err)
-		s.rest()
-		way.take(s, v)
-		s.rest()
-		text := "goes on"
-		if err := o.held.Err(); err != nil {
-			text = "! " + class(err)
-		}
-		if err := o.back(); err != nil {
-			text = "! " + text + "; giving back: " + class(err)
-		}
-		sc.note("taken away", way.name, text)
-	})
+// kept plays a way that must not end a lease.
+func (sc *scene) kept(s *Stage, v Verb, way way) {
+	o := s.do(v, s.ctx)
+	check(o.err)
+	s.rest()
+	way.take(s, v)
+	s.rest()
+	text := "goes on"
+	if err := o.held.Err(); err != nil {
+		text = "! " + class(err)
+	}
+	if err := o.back(); err != nil {
+		text = "! " + text + "; giving back: " + class(err)
+	}
+	sc.note("taken away", way.name, text)
 }

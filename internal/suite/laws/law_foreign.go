@@ -26,8 +26,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A foreigner is code of the user's own that the library calls: an option of the client, or of a
-// call that is made while others hold something.
+// A foreigner is code of the user's own that the library calls. It is an option of the client, or
+// of a call that runs while the client holds leases.
 type foreigner struct {
 	name   string
 	option func(f func()) protocol.ConnectOption
@@ -44,27 +44,23 @@ var foreigners = []foreigner{
 	{"Close of a connection", nil, nil},
 	{"ACL function", nil, func(ctx context.Context, s *Stage, f func()) error {
 		acl := func(string) []zk.ACL { f(); return nil }
-		return useLock(ctx, s.Client.With(protocol.WithACLFor(acl)), s)
+		return useLock(ctx, s.Client.With(protocol.WithACLFor(acl)), s.Path+"/use", func() {})
 	}},
 	{"back-off", nil, func(ctx context.Context, s *Stage, f func()) error {
 		s.Link.Fail(recipestest.OpAny, "", int32(zkwire.CodeThrottled), 1)
 		pace := func() backoff.BackOff { f(); return backoff.NewConstantBackOff(time.Second) }
-		return useLock(ctx, s.Client.With(protocol.WithBackOff(pace)), s)
+		return useLock(ctx, s.Client.With(protocol.WithBackOff(pace)), s.Path+"/use", func() {})
 	}},
 	{"function of Do", nil, func(ctx context.Context, s *Stage, f func()) error {
-		return lock.New(s.Client, s.Path+"/use").Do(ctx, func(context.Context, *lock.Lease) error { f(); return nil })
+		return useLock(ctx, s.Client, s.Path+"/use", f)
 	}},
 }
 
-func useLock(ctx context.Context, c *protocol.Client, s *Stage) error {
-	l, err := lock.New(c, s.Path+"/use").Lock(ctx)
-	if err != nil {
-		return err
-	}
-	return l.Unlock(ctx)
+func useLock(ctx context.Context, c *protocol.Client, path string, f func()) error {
+	return lock.New(c, path).Do(ctx, func(context.Context, *lock.Lease) error { f(); return nil })
 }
 
-// A habit is what the user's code does when it should return.
+// A habit is a way in which the user's code fails to return.
 type habit struct {
 	name  string
 	do    func(s *Stage, release chan struct{})
@@ -77,16 +73,14 @@ var habits = []habit{
 	{"locks with the client", func(s *Stage, _ chan struct{}) {
 		ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 		defer cancel()
-		if l, err := lock.New(s.Client, s.Path+"/within").Lock(ctx); err == nil {
-			l.Unlock(ctx)
-		}
+		useLock(ctx, s.Client, s.Path+"/within", func() {})
 	}, true},
 	{"panics", func(*Stage, chan struct{}) { panic("code of the user's own") }, true},
 	{"calls Goexit", func(*Stage, chan struct{}) { runtime.Goexit() }, true},
 }
 
-// Foreign has code of the user's own misbehave, and takes away what its client holds. Whatever that
-// is ends before another client can hold it all the same.
+// Foreign lets the user's own code misbehave, and takes leases away from that client. Every lease
+// must end before another client can hold the same lock.
 func Foreign(t *testing.T, p *Player) {
 	title := "Whether leases end in time while code of the user's own misbehaves."
 	p.law(t, law{name: "foreign", title: title, embedded: true, most: 250, cells: func(sc *scene) {
@@ -238,8 +232,8 @@ func ForeignChild(t *testing.T, p *Player) {
 	fmt.Fprintln(report, "in the end")
 }
 
-// hang reports whether Err does. No virtual time passes meanwhile: it stands still while a goroutine
-// waits for a mutex. A busy machine has ten seconds.
+// hang reports whether Err does. No virtual time passes meanwhile: it stands still while a
+// goroutine waits for a mutex. A busy machine has ten seconds.
 func hang(holds []Hold) bool {
 	returned := make(chan error, len(holds))
 	for _, h := range holds {

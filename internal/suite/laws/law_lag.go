@@ -8,9 +8,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// Lag plays a call at servers that don't know the newest state, and takes the server of a holder or
-// of a call away from its ensemble: it goes on answering what it knows, or even takes itself for the
-// leader. No two clients hold the same, and nothing is done twice.
+// Lag plays a call at servers that don't know the newest state yet. It also cuts the server of a
+// holder (or of a call) off from its ensemble. The server still answers from its old state, or even
+// believes that it leads. No two clients may hold the same lock, and nothing may happen twice.
 func Lag(t *testing.T, p *Player) {
 	// A member is the server of the client under test. The other client is at the leader.
 	member := setting{begin: func(s *Stage) {
@@ -18,6 +18,10 @@ func Lag(t *testing.T, p *Player) {
 		s.Link.Move(s.Member)
 	}}
 	all := setting{server: []recipestest.Option{recipestest.Lagging(300 * time.Millisecond)}, ready: time.Second}
+	behind := setting{begin: func(s *Stage) {
+		member.begin(s)
+		s.Member.Lag(300 * time.Millisecond)
+	}}
 	eager := setting{
 		begin: below, view: views[0].connect, ready: time.Second,
 		server: append(all.server[:1:1], recipestest.WithConfigFunc(func(c *embedded.Config) { c.EagerACL = true })),
@@ -31,9 +35,7 @@ func Lag(t *testing.T, p *Player) {
 	p.law(t, law{name: "lag", title: title, embedded: true, cells: func(sc *scene) {
 		if sc.calm.holds && !sc.warm {
 			for _, way := range lost {
-				sc.add(way.name, func(t *testing.T) {
-					sc.play(t, member, func(s *Stage, v Verb) { sc.taken(s, v, way) })
-				})
+				sc.cell(way.name, member, func(s *Stage, v Verb, _ int) { sc.taken(s, v, way) })
 			}
 		}
 		for _, p := range sc.calm.packets {
@@ -52,6 +54,14 @@ func Lag(t *testing.T, p *Player) {
 			}
 			sc.broken("all servers lag by up to 300 ms", sc.calm.packets[0], all, func(*Stage, []string) {}, whenever)
 			sc.broken("all servers lag and check ACLs by themselves", sc.calm.packets[0], eager, func(*Stage, []string) {}, whenever)
+			sc.broken("its server has not heard of what came just before", sc.calm.packets[0], behind, func(*Stage, []string) {},
+				func(s *Stage, v Verb, o outcome, base int, p packet) (string, string) {
+					_, text := whenever(s, v, o, base, p)
+					if sc.calm.waits() && calm(o.err) == nil && !o.late {
+						text = "! too early: " + text
+					}
+					return "", text
+				})
 		}
 	}})
 }

@@ -2,8 +2,11 @@ package laws
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -14,16 +17,22 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// Outage takes the servers away for an hour: before a call, while it waits, or while its result is
-// held. After the first half minute the client dials at a bounded rate, and it does not ask for more
-// than usual when the servers are back. A session lasts if its client is back as soon as they are,
-// because sessions do not age without a quorum. One with a place in line is back in time by itself.
-// A call that waits goes on, also in the next session.
+// Outage stops the servers for an hour: before a call, while it waits, while the caller holds its
+// lease, or when the client has let a request pass and zk.Conn doesn't have it yet. A call must not
+// hang there. After half a minute the client must dial at a bounded rate, and it must not make a
+// herd of requests once the servers are back.
+//
+// Sessions don't age without a quorum. So a session must last if its client comes back as soon as
+// the servers do, and a session with a place in line must do that by itself. A call that waits goes
+// on, even in the next session.
 func Outage(t *testing.T, p *Player) {
 	title := "What comes of a call while the servers are gone for an hour."
 	p.law(t, law{name: "outage", title: title, embedded: true, most: 20, cells: func(sc *scene) {
 		add := func(name string, after time.Duration, late bool) {
 			sc.add(name, func(t *testing.T) { sc.outage(t, name, after, late) })
+		}
+		if slices.ContainsFunc(sc.calm.requests(), packet.creates) {
+			add(unqueued, 0, false)
 		}
 		add("before the call", 0, false)
 		if sc.warm {
@@ -39,15 +48,27 @@ func Outage(t *testing.T, p *Player) {
 	}})
 }
 
+// unqueued stops the servers in an ACL function of the user's own. It runs when the client has let
+// a request pass, and before zk.Conn has it.
+const unqueued = "before zk.Conn has a request"
+
 // outage takes the servers away some time after the call began. If late, they expire all sessions
 // before the clients are back.
 func (sc *scene) outage(t *testing.T, name string, after time.Duration, late bool) {
 	const lasts = time.Hour
 	var mine, theirs dialed
+	var strike atomic.Pointer[func()]
+	acl := func(string) []zk.ACL {
+		if f := strike.Swap(nil); f != nil {
+			(*f)()
+			time.Sleep(time.Second)
+		}
+		return nil
+	}
 	in := setting{lasts: 3 * lasts, view: func(s *Stage, link bool, opts []protocol.ConnectOption) *protocol.Client {
 		if link {
 			mine.through = s.Link.Dial
-			return s.Link.Client(s.T, append(opts, protocol.WithDialer(mine.dial))...)
+			return s.Link.Client(s.T, append(opts, protocol.WithDialer(mine.dial), protocol.WithACLFor(acl))...)
 		}
 		theirs.through = s.Server.Dial
 		if !late { // it is back in time, though it does not hurry
@@ -55,15 +76,11 @@ func (sc *scene) outage(t *testing.T, name string, after time.Duration, late boo
 		}
 		return s.Server.Client(s.T, append(opts, protocol.WithDialer(theirs.dial))...)
 	}}
-	sc.play(t, in, func(s *Stage, v Verb) {
-		if sc.warm {
-			s.warm(v)
-		}
-		base := must(v.prepare())
+	sc.ready(t, in, func(s *Stage, v Verb, base int) {
 		must(s.Other().Session(s.ctx)) // it cannot connect later
 		session := must(s.Client.Session(s.ctx))
 		place, back := 0, make(chan struct{})
-		more := make(chan int) // requests than what is held costs
+		more := make(chan int) // requests than a lease costs
 		resume := sync.OnceFunc(func() {
 			before := s.Link.Count(recipestest.OpAny)
 			s.Link.Meet(1, func([]string) {
@@ -75,26 +92,35 @@ func (sc *scene) outage(t *testing.T, name string, after time.Duration, late boo
 			check(s.Server.Embedded().Resume())
 			close(back)
 		})
-		time.AfterFunc(after, func() {
+		begin := func() {
 			place = session.EphemeralBytes()
 			s.Server.Embedded().Stop()
-			time.AfterFunc(30*time.Second, mine.reset)
+			time.AfterFunc(30*time.Second, func() { mine.change(func() { clear(mine.counts) }) })
 			time.AfterFunc(lasts, func() {
 				switch {
 				case late:
-					mine.refuse(2 * timeout)
-					theirs.refuse(12 * timeout) // it is back last
+					mine.change(func() { mine.refused = time.Now().Add(2 * timeout) })
+					theirs.change(func() { theirs.refused = time.Now().Add(12 * timeout) }) // it is back last
 					resume()
 				case place > 0:
 					resume()
 				default: // it does not hurry
-					mine.next(resume)
+					mine.change(func() { mine.first = resume })
 				}
 			})
-		})
-		s.expired.Store(late || after > 0) // what is held is lost
+		}
+		if name == unqueued {
+			strike.Store(&begin)
+		} else {
+			time.AfterFunc(after, begin)
+		}
+		s.expired.Store(late || after > 0 || name == unqueued) // leases are lost
 		time.Sleep(time.Millisecond)
 		o := s.doWithin(v, s.ctx, 2*lasts)
+		if strike.Load() != nil { // this time the call has created nothing
+			o.back()
+			return
+		}
 		<-back
 		text := mine.busiest()
 		if n := <-more; n > len(sc.calm.packets)+20 {
@@ -134,24 +160,10 @@ func (d *dialed) dial(network, address string, timeout time.Duration) (net.Conn,
 	return d.through(network, address, timeout)
 }
 
-// refuse refuses all dials for some time.
-func (d *dialed) refuse(while time.Duration) {
+func (d *dialed) change(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.refused = time.Now().Add(while)
-}
-
-// next has first come before each dial.
-func (d *dialed) next(first func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.first = first
-}
-
-func (d *dialed) reset() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	clear(d.counts)
+	f()
 }
 
 // busiest says how many dials there were in the worst minute.
@@ -162,13 +174,10 @@ func (d *dialed) busiest() string {
 	for _, n := range d.counts {
 		most = max(most, n)
 	}
-	switch {
-	case most <= 20:
-		return "up to 20 dials a minute"
-	case most <= 70:
-		return "up to 70 dials a minute"
-	case most <= 120: // to keep a place in line
-		return "up to 120 dials a minute"
+	for _, bound := range []int{20, 70, 120} { // the last to keep a place in line
+		if most <= bound {
+			return fmt.Sprintf("up to %d dials a minute", bound)
+		}
 	}
 	return "! hundreds of dials a minute"
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A code is what a server may answer to a request. What is gone has been deleted just before, and
-// what is there already has been created: a server that lies would tell us nothing.
+// A code is an answer that a server may give to a request. For "gone" the test deletes the node
+// just before, and for "there already" it creates it (a server that lies would tell us nothing).
 type code struct {
 	name string
 	code zkwire.Code
@@ -31,7 +31,8 @@ func (c code) fits(request string) bool {
 	return slices.Contains(strings.Fields(c.to), op)
 }
 
-// Refused refuses each request of a call once, and each operation of a transaction.
+// Refused lets the server refuse each request of a call, and each operation of each transaction,
+// once.
 func Refused(t *testing.T, p *Player) {
 	p.law(t, law{name: "refused", title: "What comes of a call one of whose requests is refused once.", cells: func(sc *scene) {
 		for _, p := range sc.calm.requests() {

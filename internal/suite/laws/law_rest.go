@@ -9,15 +9,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// Rest counts what a call costs, what it costs to hold its result or to wait for it, and what is
-// left after a hundred calls.
+// Rest counts the requests of a call, the cost of holding its result or waiting for it, the
+// requests of a client that waits for the same lock meanwhile, and whatever grows over a hundred
+// calls.
 func Rest(t *testing.T, p *Player) {
 	p.law(t, law{name: "rest", title: "What a call costs, and what it costs to hold, to wait and to do nothing.", embedded: true, most: 200, cells: func(sc *scene) {
 		sc.add("a call", sc.costs)
@@ -25,7 +28,10 @@ func Rest(t *testing.T, p *Player) {
 			return
 		}
 		if sc.calm.waits() {
-			sc.add("waiting", sc.idles)
+			sc.cell("waiting", setting{}, sc.idles)
+		}
+		if sc.calm.uses {
+			sc.add("bothers", sc.bothers)
 		}
 		sc.add("many calls", sc.grows)
 	}})
@@ -33,7 +39,8 @@ func Rest(t *testing.T, p *Player) {
 
 var together = regexp.MustCompile(`Listen|local queue|Revoked|shared, behind`)
 
-// costs notes the requests of a call, counts those of giving back, and then what holding costs.
+// costs notes the requests of a call. It counts the requests of giving back, and the cost of
+// holding.
 func (sc *scene) costs(t *testing.T) {
 	requests := sc.calm.requests()
 	var kinds []string
@@ -45,8 +52,8 @@ func (sc *scene) costs(t *testing.T) {
 		kinds = append(kinds, kind)
 	}
 	slices.Sort(kinds)
-	// What a candidate and an observer of one session ask, or two callers of a local queue, depends on
-	// who is first.
+	// A candidate and an observer of one session share requests (and so do callers of a local
+	// queue). How many depends on who is first.
 	if unsteady := sc.calm.waits() || together.MatchString(sc.row.Name); unsteady && racing.MatchString(sc.row.Name) {
 		sc.note("a call", "", fmt.Sprintf("up to %d requests", max(1, (len(requests)+19)/20)*20))
 	} else {
@@ -55,8 +62,7 @@ func (sc *scene) costs(t *testing.T) {
 	if sc.warm {
 		return
 	}
-	sc.play(t, setting{}, func(s *Stage, v Verb) {
-		must(v.prepare())
+	sc.ready(t, setting{}, func(s *Stage, v Verb, _ int) {
 		s.rest()
 		idle := s.load()
 		o := s.do(v, s.ctx)
@@ -73,26 +79,50 @@ func (sc *scene) costs(t *testing.T) {
 	})
 }
 
-// idles counts what waiting costs: nothing happens that would end the wait.
-func (sc *scene) idles(t *testing.T) {
-	sc.play(t, setting{}, func(s *Stage, v Verb) {
-		must(v.prepare())
-		s.rest()
-		idle := s.load()
-		ctx, cancel := context.WithCancel(s.ctx)
-		done := make(chan outcome)
-		go func() {
-			held, err := v.Call(ctx)
-			done <- outcome{held: held, err: err}
-		}()
-		s.rest()
-		sc.note("waiting", "", s.idle(idle))
-		cancel()
-		(<-done).back()
-		if v.Beside != nil {
-			v.Beside(s.ctx)
+// bothers counts the requests that a holder's call costs the next client in line.
+func (sc *scene) bothers(t *testing.T) {
+	var theirs *recipestest.Link
+	in := setting{view: func(s *Stage, link bool, opts []protocol.ConnectOption) *protocol.Client {
+		if link {
+			return s.Link.Client(s.T, opts...)
 		}
+		theirs = s.Server.Link(s.T)
+		return theirs.Client(s.T, opts...)
+	}}
+	sc.ready(t, in, func(s *Stage, v Verb, _ int) {
+		rival := s.other().verb(sc.row)
+		var waiter sync.WaitGroup
+		waiter.Go(func() { rival.prepare() })
+		s.rest()
+		time.Sleep(100 * time.Millisecond) // clients that hold something prove their sessions twice a second
+		before := theirs.Count(recipestest.OpAny)
+		o := s.do(v, s.ctx)
+		s.settled()
+		sc.note("who waits", "", counted(theirs.Count(recipestest.OpAny)-before, "request"))
+		o.back()
+		s.rest()
+		s.Other().Close()
+		waiter.Wait()
 	})
+}
+
+// idles counts what waiting costs: nothing happens that would end the wait.
+func (sc *scene) idles(s *Stage, v Verb, _ int) {
+	s.rest()
+	idle := s.load()
+	ctx, cancel := context.WithCancel(s.ctx)
+	done := make(chan outcome)
+	go func() {
+		held, err := v.Call(ctx)
+		done <- outcome{held: held, err: err}
+	}()
+	s.rest()
+	sc.note("waiting", "", s.idle(idle))
+	cancel()
+	(<-done).back()
+	if v.Beside != nil {
+		v.Beside(s.ctx)
+	}
 }
 
 // grows makes a hundred calls, and compares what there is with what there was after ten.
@@ -124,7 +154,7 @@ func (sc *scene) grows(t *testing.T) {
 	})
 }
 
-// A load is what a client and its server have to carry.
+// A load is the work of a client and its server.
 type load struct{ requests, nodes, watches, goroutines int }
 
 func (s *Stage) load() load {
@@ -134,7 +164,7 @@ func (s *Stage) load() load {
 	return load{s.Link.Count(recipestest.OpAny), number(mntr, "zk_znode_count"), number(mntr, "zk_watch_count"), s.count()}
 }
 
-// idle is what a minute costs in which nothing is called, beyond what it cost before.
+// idle returns the cost of a minute without a call, beyond its cost before.
 func (s *Stage) idle(before load) (text string) {
 	requests := s.Link.Count(recipestest.OpAny)
 	time.Sleep(time.Minute)

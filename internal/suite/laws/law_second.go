@@ -10,10 +10,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// Second breaks something at a packet of a call, and something else soon after it, when the call is
-// about to find out what the first fault has left.
+// Second lets two faults strike. The first comes at a packet of the call. The second comes a few
+// packets later, while the call finds out about the first.
 func Second(t *testing.T, p *Player) {
-	cut := func(s *Stage, _ []string) { s.Link.Cut(); s.Link.Heal() }
 	refuse := func(code zkwire.Code) fault {
 		return func(s *Stage, operations []string) {
 			switch op, _, _ := strings.Cut(operations[0], " "); op {
@@ -25,7 +24,7 @@ func Second(t *testing.T, p *Player) {
 	}
 	faults := map[string]fault{
 		"cut":       cut,
-		"expired":   func(s *Stage, operations []string) { s.expire(); cut(s, operations) },
+		"expired":   expire,
 		"throttled": refuse(zkwire.CodeThrottled),
 		"no auth":   refuse(zkwire.CodeNoAuth),
 		"cancelled": func(s *Stage, _ []string) { s.cancel() },

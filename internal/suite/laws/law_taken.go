@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A way is how something is taken away from its holder.
@@ -18,11 +17,7 @@ type way struct {
 }
 
 var ways = []way{
-	{"node deleted", func(s *Stage, v Verb) {
-		for _, path := range s.Own(v.Own) {
-			check(must(recipe.SessionOf(s.ctx, s.Other())).Delete(s.ctx, path, -1))
-		}
-	}},
+	{"node deleted", deleteHeld},
 	{"session expired", func(s *Stage, _ Verb) { s.expire() }},
 	{"silence", func(s *Stage, _ Verb) { s.Link.Stall() }},
 	{"silence while the servers' clocks are 4% fast", func(s *Stage, _ Verb) {
@@ -30,25 +25,32 @@ var ways = []way{
 		s.Link.Stall()
 	}},
 	{"client closed", func(s *Stage, _ Verb) { s.Client.Close() }},
+	{"node deleted while no request is answered", func(s *Stage, v Verb) { // the message is enough
+		s.Link.StallRequests()
+		deleteHeld(s, v)
+	}},
 }
 
-// Taken takes away what a verb returned: its node is deleted, its session expires, or nothing
-// reaches its client any more. Its Err, Done and Context say so within one message, and no later than
-// another client holds the same.
+func deleteHeld(s *Stage, v Verb) {
+	for _, path := range s.Own(v.Own) {
+		check(s.operator().Delete(s.ctx, path, -1))
+	}
+}
+
+// Taken takes a lease away: its node is deleted, its session expires or its client is cut off. Err,
+// Done and Context must report that with the first message that says so. They must report it before
+// another client holds the same lock.
 func Taken(t *testing.T, p *Player) {
 	p.law(t, law{name: "taken", title: "What is held is taken away.", cells: func(sc *scene) {
 		for _, way := range ways {
 			if sc.calm.holds && !sc.warm && (sc.connect == "" || !strings.Contains(way.name, "clocks")) {
-				sc.add(way.name, func(t *testing.T) {
-					sc.play(t, setting{}, func(s *Stage, v Verb) { sc.taken(s, v, way) })
-				})
+				sc.cell(way.name, setting{}, func(s *Stage, v Verb, _ int) { sc.taken(s, v, way) })
 			}
 		}
 	}})
 }
 
 func (sc *scene) taken(s *Stage, v Verb, way way) {
-	must(v.prepare())
 	o := s.do(v, s.ctx)
 	check(o.err)
 	time.Sleep(timeout)
@@ -97,7 +99,7 @@ func (sc *scene) taken(s *Stage, v Verb, way way) {
 	switch {
 	case shared:
 		then = "others hold it, too"
-	case way.name == "node deleted" && strings.HasPrefix(then, "!"): // both see it at the same moment
+	case strings.HasPrefix(way.name, "node deleted") && strings.HasPrefix(then, "!"): // both see it at the same moment
 		then = "then another client holds it"
 	case way.name == "session expired": // before its time: no client can know
 		then = strings.TrimPrefix(then, "! ")

@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A view is a client with a chroot, an identity and an ACL, which it has by one of several ways.
+// A view is a client with a chroot, an identity and an ACL. There are several ways to set the ACL.
 type view struct {
 	name string
 	acl  []zk.ACL
@@ -45,36 +45,30 @@ var views = []view{
 	{"ACL function of With", shared, []protocol.ConnectOption{opened}, []protocol.Option{mineFor}},
 }
 
-// Views plays a call below a chroot, with an identity, and with ACLs by each way to give one. Each node that
-// appears at any moment has the view's ACL, and none appears outside the chroot. The call does what
-// it always does.
+// Views plays a call below a chroot with an identity and an ACL (for each way to set the ACL).
+// Every node that appears at any moment must have the view's ACL, and none may appear outside the
+// chroot. The call must work as always.
 func Views(t *testing.T, p *Player) {
 	title := "What comes of a call below a chroot, with an identity and an ACL."
 	p.law(t, law{name: "views", title: title, embedded: true, cells: func(sc *scene) {
 		for _, view := range views {
-			sc.add(view.name, func(t *testing.T) {
-				sc.play(t, setting{begin: below, view: view.connect}, func(s *Stage, v Verb) {
-					if sc.warm {
-						s.warm(v)
-					}
-					base := must(v.prepare())
-					var wrong exposed
-					for step := 1; step <= most; step++ {
-						s.Link.Meet(step, func(operations []string) {
-							if strings.HasPrefix(operations[0], "answer") {
-								wrong.look(s, view.acl)
-							}
-						})
-					}
-					o := s.do(v, s.ctx)
-					wrong.look(s, view.acl)
-					text := s.judge(v, o, base, *sc.calm)
-					wrong.look(s, view.acl)
-					if len(wrong.nodes) > 0 {
-						text = fmt.Sprint("! ", text, "; exposed: ", strings.Join(wrong.nodes, ", "))
-					}
-					sc.note("a view", view.name, text)
-				})
+			sc.cell(view.name, setting{begin: below, view: view.connect}, func(s *Stage, v Verb, base int) {
+				var wrong exposed
+				for step := 1; step <= most; step++ {
+					s.Link.Meet(step, func(operations []string) {
+						if strings.HasPrefix(operations[0], "answer") {
+							wrong.look(s, view.acl)
+						}
+					})
+				}
+				o := s.do(v, s.ctx)
+				wrong.look(s, view.acl)
+				text := s.judge(v, o, base, *sc.calm)
+				wrong.look(s, view.acl)
+				if len(wrong.nodes) > 0 {
+					text = fmt.Sprint("! ", text, "; exposed: ", strings.Join(wrong.nodes, ", "))
+				}
+				sc.note("a view", view.name, text)
 			})
 		}
 	}})
@@ -115,14 +109,13 @@ func (e *exposed) look(s *Stage, want []zk.ACL) {
 			return
 		}
 		name := s.shorten(path)
-		if path == s.chroot {
+		switch {
+		case path == s.chroot:
 			name = "the chroot"
-		}
-		if !strings.HasPrefix(path+"/", s.chroot+"/") {
+		case strings.HasPrefix(s.chroot, path+"/"):
+			name = "above the chroot"
+		case !strings.HasPrefix(path, s.chroot+"/"):
 			name = "outside of the chroot"
-			if strings.HasPrefix(s.chroot, path+"/") {
-				name = "above the chroot"
-			}
 		}
 		acl, _, err := s.reader.GetACL(path)
 		if err == nil && (!slices.Equal(acl, want) || name == "outside of the chroot") && !slices.Contains(e.nodes, name) {

@@ -33,26 +33,13 @@ type Player struct {
 	cells   int           // of a law, at most
 	known   bool          // testdata has the rows
 
-	mu         sync.Mutex
-	rehearsals map[string]*rehearsal
-}
-
-// Virtual plays every cell on a fresh embedded server, in virtual time.
-func Virtual() *Player {
-	return &Player{rows: table, quiet: quiet, cells: 250, known: true, rehearsals: make(map[string]*rehearsal)}
-}
-
-// Real plays as many verbs, and as many cells of each law, on the servers of connect, in real time. A
-// law takes half a minute, for all cells are played at once. Laws that need more than a server and a
-// network skip.
-func Real(connect string, cells int) *Player {
-	return &Player{rows: table, connect: connect, quiet: 5 * time.Second, cells: cells, known: true, rehearsals: make(map[string]*rehearsal)}
+	rehearsals sync.Map // *rehearsal by the verb's name
 }
 
 // With returns a player of rows that testdata does not have: only a "!" fails. A recipe of a test's
 // own has all laws by it.
 func (p *Player) With(rows ...Row) *Player {
-	return &Player{rows: rows, connect: p.connect, quiet: p.quiet, cells: p.cells, rehearsals: make(map[string]*rehearsal)}
+	return &Player{rows: rows, connect: p.connect, quiet: p.quiet, cells: p.cells}
 }
 
 // server runs cell with a server of its own, or with those that run elsewhere.
@@ -112,13 +99,19 @@ type part struct {
 	rank uint64 // those with the lowest rank are chosen
 }
 
-// add proposes a cell. Its name is for the log, and for what is chosen by chance.
+// add proposes a cell. Its name is for the log and for the choice by chance.
 func (sc *scene) add(name string, play func(*testing.T)) {
 	sc.parts = append(sc.parts, part{sc, name, play, rank(sc.book.name, sc.verb(), name)})
 }
 
+// cell proposes a cell that begins when the call is ready.
+func (sc *scene) cell(name string, in setting, play func(s *Stage, v Verb, base int)) {
+	sc.add(name, func(t *testing.T) { sc.ready(t, in, play) })
+}
+
 // surely plays a part, and plays it again if the file does not know what came of it: goroutines of
-// a verb may race, so a difference counts if it comes each time. What breaks the law counts at once.
+// a verb may race, so a difference counts if it comes each time. What breaks the law counts at
+// once.
 func (p part) surely(t *testing.T) {
 	before := len(p.cells)
 	for try := range 5 {
@@ -151,7 +144,7 @@ func (sc *scene) verb() string {
 	return sc.row.Name
 }
 
-// law plays a law for each verb, with nothing known yet and after a call that has filled all caches.
+// law plays a law for each verb, cold and warm (after a call that has filled all caches).
 func (p *Player) law(t *testing.T, l law) {
 	if l.embedded && p.connect != "" {
 		t.Skip("only with the embedded server")
@@ -161,8 +154,12 @@ func (p *Player) law(t *testing.T, l law) {
 	var scenes []*scene
 	wanted := regexp.MustCompile(*verbs)
 	for _, row := range p.rows {
-		if wanted.MatchString(row.Name) {
-			scenes = append(scenes, &scene{Player: p, book: b, row: row}, &scene{Player: p, book: b, row: row, warm: true})
+		if !wanted.MatchString(row.Name) {
+			continue
+		}
+		scenes = append(scenes, &scene{Player: p, book: b, row: row})
+		if p.everything() || !testing.Short() { // a rehearsal costs as much as a cell
+			scenes = append(scenes, &scene{Player: p, book: b, row: row, warm: true})
 		}
 	}
 
@@ -173,15 +170,12 @@ func (p *Player) law(t *testing.T, l law) {
 
 	t.Run("rehearsals", func(t *testing.T) {
 		p.each(t, scenes, true, func(t *testing.T, sc *scene) {
-			if sc.calm = p.rehearsed(sc.verb()); sc.calm != nil {
+			if calm, ok := p.rehearsals.Load(sc.verb()); ok {
+				sc.calm = calm.(*rehearsal)
 				return
 			}
 			sc.calm = &rehearsal{failed: true}
-			defer func() {
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				p.rehearsals[sc.verb()] = sc.calm
-			}()
+			defer func() { p.rehearsals.Store(sc.verb(), sc.calm) }()
 			sc.rehearse(t)
 		})
 	})
@@ -237,11 +231,8 @@ func (p *Player) each(t *testing.T, scenes []*scene, parallel bool, f func(*test
 	}
 }
 
-func (p *Player) rehearsed(verb string) *rehearsal {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.rehearsals[verb]
-}
+// everything reports whether every cell is asked for.
+func (p *Player) everything() bool { return *all || *update || *verbs != "" }
 
 func (sc *scene) id() string { return strings.ReplaceAll(sc.verb(), " ", "_") }
 
@@ -249,7 +240,7 @@ func (sc *scene) id() string { return strings.ReplaceAll(sc.verb(), " ", "_") }
 // there is time for, but no more than most if that is not 0. A short test plays a few verbs of each
 // law. It is the same in each run.
 func (p *Player) choose(parts []part, most int) (chosen []part) {
-	if *all || *update || *verbs != "" {
+	if p.everything() {
 		return parts
 	}
 	parts = slices.SortedFunc(slices.Values(parts), func(a, b part) int { return cmp.Compare(a.rank, b.rank) })
@@ -267,7 +258,7 @@ func (p *Player) choose(parts []part, most int) (chosen []part) {
 	case p.connect != "":
 		most = p.cells
 	case testing.Short():
-		most = 40
+		most = min(20, cmp.Or(most/3, 20))
 	default:
 		chosen = append(chosen, others[:max(0, min(len(others), p.cells-len(chosen)))]...)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -46,7 +47,7 @@ func (k kind[M, H]) doing(verb func(M, context.Context, func(context.Context, H)
 	})
 }
 
-// returning is a verb of an H, acquired before the call, that gives it back.
+// returning is a verb that gives back an H. The client has acquired it before the call.
 func (k kind[M, H]) returning(acquire func(M, context.Context) (H, error), back func(H, context.Context) error) func(*Stage) Verb {
 	return func(s *Stage) Verb {
 		m := k.make(s)
@@ -60,7 +61,7 @@ func (k kind[M, H]) returning(acquire func(M, context.Context) (H, error), back 
 	}
 }
 
-// using is a verb of an H, acquired before the call, that goes on with it.
+// using is a verb of an H that the client has acquired before the call, and keeps.
 func (k kind[M, H]) using(acquire func(M, context.Context) (H, error), verb func(H, context.Context) error) func(*Stage) Verb {
 	return func(s *Stage) Verb {
 		m := k.make(s)
@@ -105,8 +106,8 @@ func (k kind[M, H]) fencing(acquire func(M, context.Context) (H, error), multi f
 	}
 }
 
-// about is a verb about what the other client has acquired before the call, given its node. The
-// other client has something else each time.
+// about is a verb about an H of the other client, given its node. The other client acquires it
+// before the call (a new one each time).
 func (k kind[M, H]) about(acquire func(M, context.Context) (H, error), verb func(m M, ctx context.Context, node string) error) func(*Stage) Verb {
 	return func(s *Stage) Verb {
 		m, theirs := k.make(s), k.make(s.other())
@@ -121,6 +122,7 @@ func (k kind[M, H]) about(acquire func(M, context.Context) (H, error), verb func
 		return Verb{
 			Before: func() { back(); h, taken = must(acquire(theirs, s.ctx)), true },
 			Call:   call(func(ctx context.Context) error { return verb(m, ctx, any(h).(interface{ Node() string }).Node()) }),
+			About:  func(ctx context.Context, node string) error { return verb(m, ctx, node) },
 			Loose:  true,
 		}
 	}
@@ -128,12 +130,7 @@ func (k kind[M, H]) about(acquire func(M, context.Context) (H, error), verb func
 
 // breaking is about for a verb that deletes the node.
 func (k kind[M, H]) breaking(acquire func(M, context.Context) (H, error), verb func(m M, ctx context.Context, node string) error) func(*Stage) Verb {
-	about := k.about(acquire, verb)
-	return func(s *Stage) Verb {
-		v := about(s)
-		v.Effect = func() int { return -s.Count(k.own) }
-		return v
-	}
+	return seen((*Stage).fewer, k.own, k.about(acquire, verb))
 }
 
 // listing is a verb that returns the contenders, of which there is one.
@@ -143,6 +140,19 @@ func listing[M, C any, H Hold](k kind[M, H], acquire func(M, context.Context) (H
 		return found(1, len(all), err)
 	})
 }
+
+// seen gives a verb another Effect: a count of the nodes that match.
+func seen(by func(*Stage, string) int, pattern string, verb func(*Stage) Verb) func(*Stage) Verb {
+	return changed(verb, func(s *Stage, v *Verb) {
+		v.Effect = func() int { return by(s, pattern) }
+	})
+}
+
+func (s *Stage) fewer(pattern string) int      { return -s.Count(pattern) }
+func (s *Stage) fewerOwned(pattern string) int { return -len(s.Own(pattern)) }
+
+// only is the error of a call whose result does not matter.
+func only[V any](_ V, err error) error { return err }
 
 // found makes it an error that a verb has not found as many as there are.
 func found(want, got int, err error) error {
@@ -160,16 +170,15 @@ func empty(got int, err error) error {
 	return err
 }
 
-// behind is a verb that waits while the other client holds what it has acquired with first, which
-// it gives back after a second.
+// behind is a verb that waits for the other client. That client acquires something with first, and
+// gives it back after a second.
 func behind(verb, first func(*Stage) Verb) func(*Stage) Verb {
-	return func(s *Stage) Verb {
-		v, theirs := verb(s), first(s.other())
+	return changed(verb, func(s *Stage, v *Verb) {
+		theirs := first(s.other())
 		var ahead *Held
 		v.Before = func() { ahead = must(theirs.Call(s.ctx)) }
 		v.Beside = func(context.Context) { ahead.Back(context.Background()) }
-		return v
-	}
+	})
 }
 
 // running is a verb that calls a function once, which calls run.
@@ -185,13 +194,63 @@ func running(verb func(*Stage) func(ctx context.Context, run func()) error) func
 }
 
 // rewritten counts how often the nodes that match have been set. In an outage they may go.
-func (s *Stage) rewritten(pattern string) func() int {
-	return func() int {
-		if s.Count(pattern) == 0 {
-			s.gone.Store(true)
-		}
-		return s.Versions(pattern)
+func (s *Stage) rewritten(pattern string) int {
+	if s.Count(pattern) == 0 {
+		s.gone.Store(true)
 	}
+	return s.Versions(pattern)
+}
+
+// rewriting is a verb that sets the data of a node of the other client's.
+func rewriting(pattern string, verb func(*Stage) Verb) func(*Stage) Verb {
+	return seen((*Stage).rewritten, pattern, changed(verb, func(s *Stage, v *Verb) {
+		v.Again = true
+	}))
+}
+
+// A fenced Hold has Multi.
+type fenced interface {
+	Hold
+	Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error)
+}
+
+// A job is a call of a function that goes on until it is given back.
+type job struct {
+	fenced
+	stop  func()
+	ended chan error
+}
+
+// begin returns once do has called its function, or its error.
+func begin[H fenced](do func(work func(context.Context, H) error) error) (*job, error) {
+	begun, stop, ended := make(chan H, 1), make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(ended)
+		ended <- do(func(held context.Context, h H) error {
+			select {
+			case begun <- h:
+			default: // it was lost, and is held again
+			}
+			select {
+			case <-stop:
+				return errEnough
+			case <-held.Done():
+				return held.Err()
+			}
+		})
+	}()
+	select {
+	case h := <-begun:
+		return &job{h, sync.OnceFunc(func() { close(stop) }), ended}, nil
+	case err := <-ended:
+		return nil, err
+	}
+}
+
+func (j *job) end(context.Context) error {
+	j.stop()
+	<-j.ended
+	return nil
 }
 
 // stoppable is context.WithCancel for a ctx that may be nil.
@@ -213,6 +272,14 @@ func enough(err error) error {
 	return err
 }
 
+// worked is the error of a verb that goes on until its work or ctx ends.
+func worked(ctx context.Context, err error) error {
+	if err == nil {
+		return ctx.Err()
+	}
+	return enough(err)
+}
+
 // first returns the first value of a sequence that is wanted.
 func first[V any](all iter.Seq2[V, error], wanted func(V) bool) error {
 	for v, err := range all {
@@ -222,8 +289,6 @@ func first[V any](all iter.Seq2[V, error], wanted func(V) bool) error {
 	}
 	return context.Canceled // which ends a sequence without an error
 }
-
-func whatever[V any](V) bool { return true }
 
 // other is the stage with the clients exchanged.
 func (s *Stage) other() *Stage {
@@ -238,5 +303,14 @@ func (s *Stage) await(pattern string, n int) {
 		if time.Since(began) > limit {
 			check(fmt.Errorf("no %d nodes like %s", n, pattern))
 		}
+	}
+}
+
+// changed is a verb of which something is different.
+func changed(verb func(*Stage) Verb, change func(s *Stage, v *Verb)) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		v := verb(s)
+		change(s, &v)
+		return v
 	}
 }

@@ -18,7 +18,12 @@ func doorOf(n int, opts ...doublebarrier.Option) entries {
 	}
 }
 
-var alone, pair = doorOf(1), doorOf(2)
+var (
+	alone, pair     = doorOf(1), doorOf(2)
+	entering        = alone.acquiring((*doublebarrier.Barrier).Enter)
+	waitingToEnter  = doorOf(1, doublebarrier.WithWaiting()).acquiring((*doublebarrier.Barrier).Enter)
+	leavingWithPair = pair.returning((*doublebarrier.Barrier).Enter, (*doublebarrier.Entry).Leave)
+)
 
 // partner enters again and again with the other client, and leaves at once.
 func partner(s *Stage) func(context.Context) {
@@ -34,18 +39,15 @@ func partner(s *Stage) func(context.Context) {
 
 // paired is a verb that a partner joins.
 func paired(verb func(*Stage) Verb) func(*Stage) Verb {
-	return func(s *Stage) Verb {
-		v := verb(s)
+	return changed(verb, func(s *Stage, v *Verb) {
 		v.Beside = partner(s)
-		return v
-	}
+	})
 }
 
 var doublebarrierRows = []Row{
-	{"doublebarrier.Barrier.Enter alone", alone.acquiring((*doublebarrier.Barrier).Enter)},
+	{"doublebarrier.Barrier.Enter alone", entering},
 	{"doublebarrier.Barrier.Enter", paired(pair.acquiring((*doublebarrier.Barrier).Enter))},
-	{"doublebarrier.Barrier.Enter during a round", func(s *Stage) Verb {
-		v := behind(alone.acquiring((*doublebarrier.Barrier).Enter), alone.acquiring((*doublebarrier.Barrier).Enter))(s)
+	{"doublebarrier.Barrier.Enter during a round", changed(behind(entering, entering), func(_ *Stage, v *Verb) {
 		enter := v.Call
 		v.Call = func(ctx context.Context) (*Held, error) {
 			h, err := enter(ctx)
@@ -54,21 +56,18 @@ var doublebarrierRows = []Row{
 			}
 			return h, err
 		}
-		return v
-	}},
-	{"doublebarrier.Barrier.Enter waits for a round to end", behind(
-		doorOf(1, doublebarrier.WithWaiting()).acquiring((*doublebarrier.Barrier).Enter), alone.acquiring((*doublebarrier.Barrier).Enter))},
+	})},
+	{"doublebarrier.Barrier.Enter waits for a round to end", behind(waitingToEnter, entering)},
 	{"doublebarrier.Barrier.Do", paired(pair.doing((*doublebarrier.Barrier).Do))},
 	{"doublebarrier.Barrier.Waiting", func(s *Stage) Verb {
 		b := pair.make(s)
-		return Verb{Call: call(func(ctx context.Context) error { _, err := b.Waiting(ctx); return err })}
+		return Verb{Call: call(func(ctx context.Context) error { return only(b.Waiting(ctx)) })}
 	}},
 	{"doublebarrier.Barrier.Waiting one inside", listing(alone, (*doublebarrier.Barrier).Enter, (*doublebarrier.Barrier).Waiting)},
 	{"doublebarrier.Entry.Multi", alone.fencing((*doublebarrier.Barrier).Enter, (*doublebarrier.Entry).Multi)},
 	{"doublebarrier.Entry.Leave alone", alone.returning((*doublebarrier.Barrier).Enter, (*doublebarrier.Entry).Leave)},
-	{"doublebarrier.Entry.Leave first", func(s *Stage) Verb {
+	{"doublebarrier.Entry.Leave first", changed(leavingWithPair, func(s *Stage, v *Verb) {
 		var theirs *doublebarrier.Entry
-		v := pair.returning((*doublebarrier.Barrier).Enter, (*doublebarrier.Entry).Leave)(s)
 		enter := v.Before
 		v.Before = func() {
 			entered := make(chan *doublebarrier.Entry, 1)
@@ -80,10 +79,8 @@ var doublebarrierRows = []Row{
 			theirs = <-entered
 		}
 		v.Beside = func(ctx context.Context) { theirs.Leave(ctx) }
-		return v
-	}},
-	{"doublebarrier.Entry.Leave last", func(s *Stage) Verb {
-		v := pair.returning((*doublebarrier.Barrier).Enter, (*doublebarrier.Entry).Leave)(s)
+	})},
+	{"doublebarrier.Entry.Leave last", changed(leavingWithPair, func(s *Stage, v *Verb) {
 		enter := v.Before
 		v.Before = func() {
 			go func() {
@@ -94,6 +91,5 @@ var doublebarrierRows = []Row{
 			enter()
 			time.Sleep(timeout / 10) // the other member has left
 		}
-		return v
-	}},
+	})},
 }

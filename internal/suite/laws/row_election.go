@@ -7,7 +7,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/election"
 )
 
-var terms = kind[*election.Election, *election.Term]{"lock-", func(s *Stage) *election.Election { return election.New(s.Client, s.Path) }, (*election.Term).Resign}
+var (
+	terms = kind[*election.Election, *election.Term]{
+		own:  "lock-",
+		make: func(s *Stage) *election.Election { return election.New(s.Client, s.Path) },
+		back: (*election.Term).Resign,
+	}
+	campaigning = terms.acquiring(campaign)
+)
 
 func campaign(e *election.Election, ctx context.Context) (*election.Term, error) {
 	return e.Campaign(ctx, []byte("me"))
@@ -22,16 +29,12 @@ func leads(node string, l election.Leader, err error) error {
 }
 
 var electionRows = []Row{
-	{"election.Election.Campaign", terms.acquiring(campaign)},
-	{"election.Election.Campaign behind a leader", behind(terms.acquiring(campaign), terms.acquiring(campaign))},
+	{"election.Election.Campaign", campaigning},
+	{"election.Election.Campaign behind a leader", behind(campaigning, campaigning)},
 	{"election.Election.Run", running(func(s *Stage) func(context.Context, func()) error {
 		e := terms.make(s)
 		return func(ctx context.Context, run func()) error {
-			err := e.Run(ctx, nil, func(context.Context, *election.Term) error { run(); return errEnough })
-			if err == nil {
-				return ctx.Err() // it has not led
-			}
-			return enough(err)
+			return worked(ctx, e.Run(ctx, nil, func(context.Context, *election.Term) error { run(); return errEnough }))
 		}
 	})},
 	{"election.Election.Listen", running(func(s *Stage) func(context.Context, func()) error {
@@ -39,16 +42,12 @@ var electionRows = []Row{
 		return func(ctx context.Context, run func()) error {
 			listening, stop := stoppable(ctx)
 			defer stop()
-			err := e.Listen(listening, nil, func(state election.State) {
+			return worked(ctx, e.Listen(listening, nil, func(state election.State) {
 				if state.Term != nil && listening.Err() == nil {
 					run()
 					stop()
 				}
-			})
-			if err == nil {
-				return ctx.Err()
-			}
-			return err
+			}))
 		}
 	})},
 	{"election.Election.Leader", terms.about(campaign, func(e *election.Election, ctx context.Context, node string) error {
@@ -61,19 +60,16 @@ var electionRows = []Row{
 		}
 		return ctx.Err()
 	})},
-	{"election.Election.Observe until a resignation", func(s *Stage) Verb {
-		v := behind(terms.acquiring(campaign), terms.acquiring(campaign))(s)
-		v.Call = call(func(ctx context.Context) error { return first(terms.make(s).Observe(ctx), election.Leader.Vacant) })
+	{"election.Election.Observe until a resignation", changed(behind(campaigning, campaigning), func(s *Stage, v *Verb) {
+		v.Call = call(func(ctx context.Context) error {
+			return first(terms.make(s).Observe(ctx), election.Leader.Vacant)
+		})
 		v.Own = ""
-		return v
-	}},
+	})},
 	{"election.Election.Candidates", listing(terms, campaign, (*election.Election).Candidates)},
 	{"election.Election.Break", terms.breaking(campaign, (*election.Election).Break)},
-	{"election.Term.Proclaim", func(s *Stage) Verb {
-		v := terms.using(campaign, func(t *election.Term, ctx context.Context) error { return t.Proclaim(ctx, []byte("new")) })(s)
-		v.Effect = func() int { return s.Versions("lock-") }
-		return v
-	}},
+	{"election.Term.Proclaim", seen((*Stage).Versions, "lock-",
+		terms.using(campaign, func(t *election.Term, ctx context.Context) error { return t.Proclaim(ctx, []byte("new")) }))},
 	{"election.Term.Multi", terms.fencing(campaign, (*election.Term).Multi)},
 	{"election.Term.Resign", terms.returning(campaign, (*election.Term).Resign)},
 	{"election.Term.ResignTo", func(s *Stage) Verb {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/group"
 )
@@ -19,36 +16,64 @@ func member(m *group.Member, err error) (*Held, error) {
 	return &Held{nil, m.Leave}, nil
 }
 
-// joined has the client join before the call.
-func joined(s *Stage, verb func(context.Context, *group.Member) error) Verb {
-	var m *group.Member
-	return Verb{
-		Loose:  true,
-		Before: func() { m = must(group.New(s.Client, s.Path).Join(s.ctx, "me", nil)) },
-		Call:   func(ctx context.Context) (*Held, error) { return &Held{nil, m.Leave}, verb(ctx, m) },
+// joins is a verb by which the client joins.
+func joins(join func(*group.Group, context.Context, string, []byte) (*group.Member, error), opts ...group.Option) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		g := group.New(s.Client, s.Path, opts...)
+		return Verb{
+			Call: func(ctx context.Context) (*Held, error) { return member(join(g, ctx, "me", []byte("x"))) },
+			Own:  "/me$",
+		}
 	}
 }
 
-// joining has the other client join before the call, or while it waits, with other data each time.
-func joining(s *Stage, wait bool, verb func(ctx context.Context, g *group.Group, data string) error) Verb {
-	g, theirs := group.New(s.Client, s.Path), group.New(s.Other(), s.Path)
-	var m *group.Member
-	leave := func() {
-		if m != nil {
-			m.Leave(context.Background())
+// joined is a verb of a member that has joined before the call.
+func joined(verb func(*group.Member, context.Context) error) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		var m *group.Member
+		return Verb{
+			Loose:  true,
+			Before: func() { m = must(group.New(s.Client, s.Path).Join(s.ctx, "me", nil)) },
+			Call:   func(ctx context.Context) (*Held, error) { return &Held{nil, m.Leave}, verb(m, ctx) },
 		}
 	}
-	s.Cleanup(leave)
-	n := 0
-	data := func() string { return fmt.Sprint(n) }
-	join := func() { m = must(theirs.Join(s.ctx, "other", []byte(data()))) }
-	v := Verb{Call: call(func(ctx context.Context) error { return verb(ctx, g, data()) })}
-	if wait {
-		v.Before, v.Beside = func() { leave(); n++ }, func(context.Context) { join() }
-	} else {
-		v.Before = func() { leave(); n++; join() }
+}
+
+// works is a verb of a member that works at an item, and ends with that.
+func works(share func(m *group.Member, ctx context.Context, work func(context.Context, *group.Assignment) error) error) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		runs := 0
+		v := joined(func(m *group.Member, ctx context.Context) error {
+			return worked(ctx, share(m, ctx, func(context.Context, *group.Assignment) error { runs++; return errEnough }))
+		})(s)
+		v.Effect = func() int { return runs }
+		return v
 	}
-	return v
+}
+
+// joining is a verb of a group that the other client joins (before the call, or while it waits).
+// Its data are others each time.
+func joining(wait bool, verb func(ctx context.Context, g *group.Group, data string) error) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		g, theirs := group.New(s.Client, s.Path), group.New(s.Other(), s.Path)
+		var m *group.Member
+		leave := func() {
+			if m != nil {
+				m.Leave(context.Background())
+			}
+		}
+		s.Cleanup(leave)
+		n := 0
+		data := func() string { return fmt.Sprint(n) }
+		join := func() { m = must(theirs.Join(s.ctx, "other", []byte(data()))) }
+		v := Verb{Call: call(func(ctx context.Context) error { return verb(ctx, g, data()) })}
+		if wait {
+			v.Before, v.Beside = func() { leave(); n++ }, func(context.Context) { join() }
+		} else {
+			v.Before = func() { leave(); n++; join() }
+		}
+		return v
+	}
 }
 
 // current returns an error if a member has other data than the latest.
@@ -61,94 +86,36 @@ func current(all []group.Peer, data string, err error) error {
 	return err
 }
 
-// An assigned item is worked at until it is given back.
-type assigned struct {
-	*group.Assignment
-	member *group.Member
-	stop   func()
-	ended  chan struct{}
-}
-
 // items are those of a member that is alone.
-var items = kind[*group.Group, *assigned]{
+var items = kind[*group.Group, *job]{
 	own:  "-items/item/",
 	make: func(s *Stage) *group.Group { return group.New(s.Client, s.Path) },
-	back: func(a *assigned, ctx context.Context) error { a.stop(); <-a.ended; return a.member.Leave(ctx) },
+	back: (*job).end,
 }
 
-func assign(g *group.Group, ctx context.Context) (*assigned, error) {
+func assign(g *group.Group, ctx context.Context) (*job, error) {
 	m, err := g.Join(ctx, "me", nil)
 	if err != nil {
 		return nil, err
 	}
-	begun, stop := make(chan struct{}), make(chan struct{})
-	a := &assigned{member: m, stop: sync.OnceFunc(func() { close(stop) }), ended: make(chan struct{})}
-	go func() {
-		defer close(a.ended)
-		m.Share(context.Background(), []string{"item"}, func(held context.Context, item *group.Assignment) error {
-			if a.Assignment == nil {
-				a.Assignment = item
-				close(begun)
-			}
-			select {
-			case <-stop:
-				return errEnough
-			case <-held.Done():
-				return nil
-			}
-		})
-	}()
-	select {
-	case <-begun:
-		return a, nil
-	case <-ctx.Done():
-		a.stop()
-		m.Leave(context.Background())
-		return nil, ctx.Err()
-	}
-}
-
-// worked says whether a Share has ended because its work did, or ctx.
-func worked(ctx context.Context, err error) error {
-	if err == nil {
-		return ctx.Err()
-	}
-	return enough(err)
+	return begin(func(work func(context.Context, *group.Assignment) error) error {
+		defer m.Leave(ctx)
+		return m.Share(ctx, []string{"item"}, work)
+	})
 }
 
 var groupRows = []Row{
-	{"group.Group.Join", func(s *Stage) Verb {
-		g := group.New(s.Client, s.Path)
-		return Verb{
-			Call: func(ctx context.Context) (*Held, error) { return member(g.Join(ctx, "me", []byte("x"))) },
-			Own:  "/me$",
-		}
-	}},
-	{"group.Group.TryJoin", func(s *Stage) Verb {
-		g := group.New(s.Client, s.Path)
-		return Verb{
-			Call: func(ctx context.Context) (*Held, error) { return member(g.TryJoin(ctx, "me", []byte("x"))) },
-			Own:  "/me$",
-		}
-	}},
-	{"group.Group.Join with an identity", func(s *Stage) Verb {
-		g := group.New(s.Client, s.Path, group.WithIdentity("id"))
-		return Verb{
-			Call: func(ctx context.Context) (*Held, error) { return member(g.Join(ctx, "me", []byte("x"))) },
-			Own:  "/me$",
-		}
-	}},
-	{"group.Group.Join until the name is free", func(s *Stage) Verb {
-		v, g := joining(s, false, nil), group.New(s.Client, s.Path)
+	{"group.Group.Join", joins((*group.Group).Join)},
+	{"group.Group.TryJoin", joins((*group.Group).TryJoin)},
+	{"group.Group.Join with an identity", joins((*group.Group).Join, group.WithIdentity("id"))},
+	{"group.Group.Join until the name is free", changed(joins((*group.Group).Join), func(s *Stage, v *Verb) {
+		other := group.New(s.Other(), s.Path)
 		var theirs *group.Member
-		v.Before = func() { theirs = must(group.New(s.Other(), s.Path).Join(s.ctx, "me", nil)) }
+		v.Before = func() { theirs = must(other.Join(s.ctx, "me", nil)) }
 		v.Beside = func(context.Context) { theirs.Leave(context.Background()) }
-		v.Call = func(ctx context.Context) (*Held, error) { return member(g.Join(ctx, "me", nil)) }
-		v.Own = "/me$"
-		return v
-	}},
-	{"group.Group.TryJoin name taken", func(s *Stage) Verb {
-		v, g := joining(s, false, nil), group.New(s.Client, s.Path)
+	})},
+	{"group.Group.TryJoin name taken", changed(joining(false, nil), func(s *Stage, v *Verb) {
+		g := group.New(s.Client, s.Path)
 		v.Call = func(ctx context.Context) (*Held, error) {
 			h, err := member(g.TryJoin(ctx, "other", nil))
 			if errors.Is(err, group.ErrNameTaken) {
@@ -156,27 +123,20 @@ var groupRows = []Row{
 			}
 			return h, err
 		}
-		return v
-	}},
-	{"group.Group.Members", func(s *Stage) Verb {
-		return joining(s, false, func(ctx context.Context, g *group.Group, data string) error {
-			all, err := g.Members(ctx)
-			return found(1, len(all), current(all, data, err))
-		})
-	}},
-	{"group.Group.Watch", func(s *Stage) Verb {
-		return joining(s, false, func(ctx context.Context, g *group.Group, data string) error {
-			for all, err := range g.Watch(ctx) {
-				return current(all, data, err)
-			}
-			return ctx.Err()
-		})
-	}},
-	{"group.Group.Watch until one joins", func(s *Stage) Verb {
-		return joining(s, true, func(ctx context.Context, g *group.Group, _ string) error {
-			return first(g.Watch(ctx), func(all []group.Peer) bool { return len(all) > 0 })
-		})
-	}},
+	})},
+	{"group.Group.Members", joining(false, func(ctx context.Context, g *group.Group, data string) error {
+		all, err := g.Members(ctx)
+		return found(1, len(all), current(all, data, err))
+	})},
+	{"group.Group.Watch", joining(false, func(ctx context.Context, g *group.Group, data string) error {
+		for all, err := range g.Watch(ctx) {
+			return current(all, data, err)
+		}
+		return ctx.Err()
+	})},
+	{"group.Group.Watch until one joins", joining(true, func(ctx context.Context, g *group.Group, _ string) error {
+		return first(g.Watch(ctx), func(all []group.Peer) bool { return len(all) > 0 })
+	})},
 	{"group.Group.WatchData until one sets", func(s *Stage) Verb {
 		g, theirs := group.New(s.Client, s.Path), group.New(s.Other(), s.Path)
 		var m *group.Member
@@ -194,41 +154,20 @@ var groupRows = []Row{
 			}),
 		}
 	}},
-	{"group.Group.Await", func(s *Stage) Verb {
-		return joining(s, true, func(ctx context.Context, g *group.Group, data string) error {
-			all, err := g.Await(ctx, 1)
-			return current(all, data, err)
-		})
-	}},
-	{"group.Member.Set", func(s *Stage) Verb {
-		v := joined(s, func(ctx context.Context, m *group.Member) error { return m.Set(ctx, []byte("new")) })
-		v.Effect = func() int { return s.Versions("/me$") }
-		return v
-	}},
-	{"group.Member.Leave", func(s *Stage) Verb {
-		v := joined(s, func(ctx context.Context, m *group.Member) error { return m.Leave(ctx) })
-		v.Effect = func() int { return -s.Count("/me$") }
-		return v
-	}},
-	{"group.Member.Share", func(s *Stage) Verb {
-		runs := 0
-		v := joined(s, func(ctx context.Context, m *group.Member) error {
-			return worked(ctx, m.Share(ctx, []string{"item"}, func(context.Context, *group.Assignment) error { runs++; return errEnough }))
-		})
-		v.Effect = func() int { return runs }
-		return v
-	}},
-	{"group.Assignment.Multi", items.fencing(assign, func(a *assigned, ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-		return a.Multi(ctx, ops...)
+	{"group.Group.Await", joining(true, func(ctx context.Context, g *group.Group, data string) error {
+		all, err := g.Await(ctx, 1)
+		return current(all, data, err)
 	})},
-	{"group.Member.ShareAll", func(s *Stage) Verb {
-		runs := 0
-		v := joined(s, func(ctx context.Context, m *group.Member) error {
-			sets := make(chan []string, 1)
-			sets <- []string{"item"}
-			return worked(ctx, m.ShareAll(ctx, sets, func(context.Context, *group.Assignment) error { runs++; return errEnough }))
-		})
-		v.Effect = func() int { return runs }
-		return v
-	}},
+	{"group.Member.Set", seen((*Stage).Versions, "/me$",
+		joined(func(m *group.Member, ctx context.Context) error { return m.Set(ctx, []byte("new")) }))},
+	{"group.Member.Leave", seen((*Stage).fewer, "/me$", joined((*group.Member).Leave))},
+	{"group.Member.Share", works(func(m *group.Member, ctx context.Context, work func(context.Context, *group.Assignment) error) error {
+		return m.Share(ctx, []string{"item"}, work)
+	})},
+	{"group.Assignment.Multi", items.fencing(assign, (*job).Multi)},
+	{"group.Member.ShareAll", works(func(m *group.Member, ctx context.Context, work func(context.Context, *group.Assignment) error) error {
+		sets := make(chan []string, 1)
+		sets <- []string{"item"}
+		return m.ShareAll(ctx, sets, work)
+	})},
 }

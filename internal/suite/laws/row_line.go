@@ -3,7 +3,6 @@ package laws
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
@@ -23,13 +22,6 @@ var contests = kind[contest, *recipe.Grant]{
 	},
 	back: (*recipe.Grant).Release,
 }
-
-// ruled has contests whose rule is in the data of the line's node.
-var ruled = contests.with(func(s *Stage) contest {
-	c := contests.make(s)
-	c.Follow([]byte("first"), func([]byte) (line.Blockers, error) { return line.Exclusive, nil })
-	return c
-})
 
 func (c contest) request() line.Request {
 	return line.Request{Kind: "lock-", Blockers: line.Exclusive, Recipe: c.recipe}
@@ -77,26 +69,8 @@ var lineRows = []Row{
 		return recipe.AcrossSessions(ctx, c.recipe, func(s *recipe.Session) ([]line.Name, error) { return c.Names(ctx, s) })
 	})},
 	{"line.Line.Break", contests.breaking(contest.enter, func(c contest, ctx context.Context, node string) error { return c.Break(ctx, node) })},
-	{"line.Line.UpdateData", func(s *Stage) Verb {
-		v := contests.about(contest.enter, func(c contest, ctx context.Context, node string) error {
-			return c.UpdateData(ctx, node, func(data []byte) ([]byte, error) { return append(data, '+'), nil })
-		})(s)
-		v.Again, v.Effect = true, s.rewritten("lock-")
-		return v
-	}},
-	{"line.Line.Rule", ruled.about(contest.enter, func(c contest, ctx context.Context, _ string) error {
-		data, err := c.Rule(ctx)
-		return found(len("first"), len(data), err)
-	})},
-	{"line.Line.SetRule", func(s *Stage) Verb {
-		n := 0
-		v := ruled.about(contest.enter, func(c contest, ctx context.Context, _ string) error {
-			return c.SetRule(ctx, fmt.Append(nil, n), func([]byte) error { return nil })
-		})(s)
-		before := v.Before
-		v.Before = func() { n++; before() }
-		v.Again, v.Effect = true, func() int { return s.Versions("/keep$") + s.Count("/keep$") }
-		return v
-	}},
+	{"line.Line.UpdateData", rewriting("lock-", contests.about(contest.enter, func(c contest, ctx context.Context, node string) error {
+		return c.UpdateData(ctx, node, func(data []byte) ([]byte, error) { return append(data, '+'), nil })
+	}))},
 	{"line.Release", contests.returning(contest.enter, (*recipe.Grant).Release)},
 }

@@ -43,11 +43,10 @@ func lent(verb func(kind[*lock.Mutex, *lock.Lease]) func(*Stage) Verb) func(*Sta
 
 // unused is for a verb that meets the unused node of the other client.
 func unused(verb func(*Stage) Verb) func(*Stage) Verb {
-	return func(s *Stage) Verb {
-		v, theirs := verb(s), lingering.make(s.other())
+	return changed(verb, func(s *Stage, v *Verb) {
+		theirs := lingering.make(s.other())
 		v.Before = func() { check(must(theirs.Lock(s.ctx)).Unlock(s.ctx)) }
-		return v
-	}
+	})
 }
 
 // trying tries again if servers are so slow that its time is over before the node is gone.
@@ -89,11 +88,7 @@ var lockRows = []Row{
 	{"lock.Mutex.TryDo", mutex.doing((*lock.Mutex).TryDo)},
 	{"lock.Mutex.Contenders", listing(mutex, (*lock.Mutex).Lock, (*lock.Mutex).Contenders)},
 	{"lock.Mutex.Break", mutex.breaking((*lock.Mutex).Lock, (*lock.Mutex).Break)},
-	{"lock.Mutex.Revoke", func(s *Stage) Verb {
-		v := mutex.about((*lock.Mutex).Lock, (*lock.Mutex).Revoke)(s)
-		v.Again, v.Effect = true, s.rewritten("lock-")
-		return v
-	}},
+	{"lock.Mutex.Revoke", rewriting("lock-", mutex.about((*lock.Mutex).Lock, (*lock.Mutex).Revoke))},
 	{"lock.Lease.Revoked", func(s *Stage) Verb {
 		var l atomic.Pointer[lock.Lease]
 		v := mutex.using((*lock.Mutex).Lock, func(h *lock.Lease, ctx context.Context) error {
@@ -134,9 +129,5 @@ var lockRows = []Row{
 	{"lock.Simple.TryDo", simple.doing((*lock.Simple).TryDo)},
 	{"lock.Simple.Contenders", listing(simple, (*lock.Simple).Lock, (*lock.Simple).Contenders)},
 	{"lock.Simple.Break", simple.breaking((*lock.Simple).Lock, (*lock.Simple).Break)},
-	{"lock.Simple.Revoke", func(s *Stage) Verb {
-		v := simple.about((*lock.Simple).Lock, (*lock.Simple).Revoke)(s)
-		v.Again, v.Effect = true, s.rewritten("^.+$")
-		return v
-	}},
+	{"lock.Simple.Revoke", rewriting("^.+$", simple.about((*lock.Simple).Lock, (*lock.Simple).Revoke))},
 }

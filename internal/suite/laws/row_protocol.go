@@ -3,7 +3,6 @@ package laws
 import (
 	"context"
 	"errors"
-	"regexp"
 	"slices"
 	"time"
 
@@ -13,22 +12,26 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// A sessionVerb is called with the path of the stage.
-type sessionVerb func(ctx context.Context, s *recipe.Session, path string) error
+// A here is a session, with the ctx of a call and the path that it is about.
+type here struct {
+	*recipe.Session
+	ctx  context.Context
+	path string
+}
 
-// inSession is a verb of a session, about the node at the stage's path, which the other client has
-// made.
-func inSession(verb sessionVerb) func(*Stage) Verb {
+// inSession is a verb of a session about the node at the stage's path. The other client has made
+// the node.
+func inSession(verb func(here) error) func(*Stage) Verb {
 	return func(s *Stage) Verb {
 		return Verb{
 			Loose:  true,
-			Before: func() { must(must(recipe.SessionOf(s.ctx, s.Other())).EnsurePath(s.ctx, s.Path)) },
+			Before: func() { must(s.operator().EnsurePath(s.ctx, s.Path)) },
 			Call: call(func(ctx context.Context) error {
 				session, err := recipe.SessionOf(ctx, s.Client)
 				if err != nil {
 					return err
 				}
-				return verb(ctx, session, s.Path)
+				return verb(here{session, ctx, s.Path})
 			}),
 		}
 	}
@@ -36,65 +39,55 @@ func inSession(verb sessionVerb) func(*Stage) Verb {
 
 // creating is inSession for a verb that creates nodes below the path. The other client deletes them
 // before each call.
-func creating(nodes string, verb sessionVerb) func(*Stage) Verb {
-	return func(s *Stage) Verb {
-		v := inSession(verb)(s)
-		v.Effect = func() int { return s.Count(nodes) }
+func creating(nodes string, verb func(here) error) func(*Stage) Verb {
+	return seen((*Stage).Count, nodes, changed(inSession(verb), func(s *Stage, v *Verb) {
 		ensure := v.Before
-		v.Before = func() {
-			ensure()
-			s.remove("^/.")
-		}
-		return v
-	}
+		v.Before = func() { ensure(); s.remove("^/.") }
+	}))
 }
 
 // waiting is inSession for a verb that waits until the other client has set the node's data,
 // created a child, and deleted both.
-func waiting(verb sessionVerb) func(*Stage) Verb {
-	return func(s *Stage) Verb {
-		v := creating("", verb)(s)
+func waiting(verb func(here) error) func(*Stage) Verb {
+	return changed(creating("", verb), func(s *Stage, v *Verb) {
 		ensure := v.Before
 		v.Before = func() { ensure(); time.Sleep(time.Second) } // until each server knows the node
 		v.Beside = func(ctx context.Context) {
-			other := must(recipe.SessionOf(s.ctx, s.Other()))
+			other := s.operator()
 			for ctx.Err() == nil { // the servers may be away
 				if _, err := other.Set(ctx, s.Path, nil, -1); !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, protocol.ErrLost) {
 					break
 				}
-				other = must(recipe.SessionOf(s.ctx, s.Other()))
+				other = s.operator()
 			}
 			other.Create(ctx, s.Path+"/child", nil, 0)
 			time.Sleep(time.Second)
 			s.remove("")
 		}
 		v.Effect = nil
-		return v
-	}
+	})
 }
 
 // remove has the other client delete the nodes that match, from below.
 func (s *Stage) remove(pattern string) {
-	other := must(recipe.SessionOf(s.ctx, s.Other()))
-	for _, n := range slices.Backward(s.tree()) {
-		if regexp.MustCompile(pattern).MatchString(n.path) {
-			other.Delete(s.ctx, s.Path+n.path, -1)
-		}
+	other := s.operator()
+	for _, n := range slices.Backward(s.matching(pattern)) {
+		other.Delete(s.ctx, s.Path+n.path, -1)
 	}
 }
 
 // watching is waiting for a verb of a watch.
-func watching(children bool, verb func(ctx context.Context, s *recipe.Session, w *recipe.Watch) error) func(*Stage) Verb {
-	return waiting(func(ctx context.Context, s *recipe.Session, path string) error {
+func watching(children bool, verb func(*recipe.Watch, context.Context) error) func(*Stage) Verb {
+	return waiting(func(s here) error {
 		watch := s.Watch
 		if children {
 			watch = s.WatchChildren
 		}
-		w := watch(path)
-		if _, err := w.Ready(ctx); err != nil {
+		w := watch(s.path)
+		if _, err := w.Ready(s.ctx); err != nil {
 			return err
 		}
-		return verb(ctx, s, w)
+		return verb(w, s.ctx)
 	})
 }
 
@@ -145,35 +138,6 @@ func granting(grant func(*recipe.Recipe, context.Context, *recipe.Session, strin
 
 var grant = granting((*recipe.Recipe).NewGrant)
 
-// replacing is Replace by a node that is created in the transaction that deletes the other one.
-func replacing(s *Stage) Verb {
-	r := grants.make(s)
-	v := grants.using(grant, nil)(s)
-	var g *recipe.Grant
-	v.Before = func() { g = must(grant(r, s.ctx)) }
-	v.Call = func(ctx context.Context) (*Held, error) {
-		from := r.Path() + "/" + g.Node()
-		to := from + "-node-next"
-		next, err := g.Replace(ctx, r, to, func(ctx context.Context, s *recipe.Session) error {
-			_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-				return recipe.Multi(c,
-					&zk.CreateRequest{Path: s.Path(to), Acl: s.ACL(to), Flags: zk.FlagEphemeral},
-					&zk.DeleteRequest{Path: s.Path(from), Version: -1})
-			}, func(ctx context.Context) ([]zk.MultiResponse, bool, error) {
-				stat, err := s.Exists(ctx, to)
-				return nil, stat != nil, err
-			})
-			return err
-		})
-		if err != nil {
-			return &Held{nil, g.Release}, err
-		}
-		return &Held{next, next.Release}, nil
-	}
-	v.Effect = func() int { return len(s.Own("-node-next")) }
-	return v
-}
-
 var protocolRows = []Row{
 	{"protocol.Connect", func(s *Stage) Verb {
 		return Verb{Call: func(ctx context.Context) (*Held, error) {
@@ -189,132 +153,103 @@ var protocolRows = []Row{
 			Before: func() {
 				old := must(s.Client.Session(s.ctx))
 				s.Server.ExpireSession(old.ID())
-				s.Link.Cut()
-				s.Link.Heal()
+				cut(s, nil)
 				<-old.Done()
 			},
-			Call: call(func(ctx context.Context) error { _, err := s.Client.Session(ctx); return err }),
+			Call: call(func(ctx context.Context) error { return only(s.Client.Session(ctx)) }),
 		}
 	}},
-	{"recipe.SessionOf", inSession(func(context.Context, *recipe.Session, string) error { return nil })},
+	{"recipe.SessionOf", inSession(func(here) error { return nil })},
 	{"recipe.Recipe.Session", func(s *Stage) Verb {
-		return Verb{Call: call(func(ctx context.Context) error { _, err := grants.make(s).Session(ctx); return err })}
+		return Verb{Call: call(func(ctx context.Context) error { return only(grants.make(s).Session(ctx)) })}
 	}},
-	{"recipe.Session.Get", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
-		_, _, err := s.Get(ctx, path)
+	{"recipe.Session.Get", inSession(func(s here) error {
+		_, _, err := s.Get(s.ctx, s.path)
 		return err
 	})},
-	{"recipe.Session.Exists", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
-		_, err := s.Exists(ctx, path)
+	{"recipe.Session.Exists", inSession(func(s here) error { return only(s.Exists(s.ctx, s.path)) })},
+	{"recipe.Session.Children", inSession(func(s here) error {
+		_, _, err := s.Children(s.ctx, s.path)
 		return err
 	})},
-	{"recipe.Session.Children", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
-		_, _, err := s.Children(ctx, path)
-		return err
-	})},
-	{"recipe.Session.Sync", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
-		return s.Sync(ctx, path)
-	})},
-	{"recipe.Session.Confirm", func(s *Stage) Verb {
-		v := inSession(func(ctx context.Context, s *recipe.Session, _ string) error { _, err := s.Confirm(ctx); return err })(s)
+	{"recipe.Session.Sync", inSession(func(s here) error { return s.Sync(s.ctx, s.path) })},
+	{"recipe.Session.Confirm", changed(inSession(func(s here) error {
+		return only(s.Confirm(s.ctx))
+	}), func(_ *Stage, v *Verb) {
 		ensure := v.Before
 		v.Before = func() { ensure(); time.Sleep(quiet) } // it was confirmed lately otherwise
-		return v
-	}},
-	{"recipe.Session.Fence", inSession(func(ctx context.Context, s *recipe.Session, _ string) error { return s.Fence(ctx) })},
-	{"recipe.Session.Create", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
-		return s.Create(ctx, path+"/x", nil, 0)
 	})},
-	{"recipe.Session.Set", func(s *Stage) Verb {
-		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error {
-			_, err := s.Set(ctx, path, []byte("x"), -1)
+	{"recipe.Session.Fence", inSession(func(s here) error { return s.Fence(s.ctx) })},
+	{"recipe.Session.Create", creating("/x$", func(s here) error { return s.Create(s.ctx, s.path+"/x", nil, 0) })},
+	{"recipe.Session.Set", seen((*Stage).Versions, "^$", changed(inSession(func(s here) error {
+		return only(s.Set(s.ctx, s.path, []byte("x"), -1))
+	}), func(_ *Stage, v *Verb) { v.Again = true }))},
+	{"recipe.Session.Delete", seen((*Stage).fewer, "^$", inSession(func(s here) error {
+		return s.Delete(s.ctx, s.path, -1)
+	}))},
+	{"recipe.Session.DeleteOnce", seen((*Stage).fewer, "^$", func(s *Stage) Verb {
+		var czxid int64
+		v := inSession(func(s here) error { return s.DeleteOnce(s.ctx, s.path, czxid) })(s)
+		ensure := v.Before
+		v.Before = func() { ensure(); czxid = must(s.operator().Exists(s.ctx, s.Path)).Czxid }
+		return v
+	})},
+	{"recipe.Session.DeleteWith", seen((*Stage).fewer, "^$", inSession(func(s here) error {
+		return s.DeleteWith(s.ctx, s.path, func(c *zk.Conn) error {
+			return only(recipe.Multi(c, &zk.CheckVersionRequest{Path: s.Path(s.path), Version: -1},
+				&zk.DeleteRequest{Path: s.Path(s.path), Version: -1}))
+		})
+	}))},
+	{"recipe.Session.Multi", creating("/b$", func(s here) error {
+		return only(s.Multi(s.ctx, &zk.CreateRequest{Path: s.path + "/a"}, &zk.CreateRequest{Path: s.path + "/a/b"}))
+	})},
+	{"recipe.Session.MultiOnce", creating("/b$", func(s here) error {
+		return only(s.MultiOnce(s.ctx, s.Receipt(s.path), false, &zk.CreateRequest{Path: s.path + "/a"}, &zk.CreateRequest{Path: s.path + "/a/b"}))
+	})},
+	{"recipe.Session.EnsurePath", changed(inSession(func(s here) error {
+		return only(s.EnsurePath(s.ctx, s.path+"/x/y"))
+	}), func(_ *Stage, v *Verb) { v.Before = nil })},
+	{"recipe.Session.WaitNode", waiting(func(s here) error {
+		return only(s.WaitNode(s.ctx, s.path, func(stat *zk.Stat) bool { return false }))
+	})},
+	{"recipe.Session.WaitChildren", waiting(func(s here) error {
+		return s.WaitChildren(s.ctx, s.path, func(children []string) bool { return len(children) > 0 })
+	})},
+	{"recipe.Session.WaitAny", waiting(func(s here) error {
+		w := s.Watch(s.path)
+		if _, err := w.Ready(s.ctx); err != nil {
 			return err
-		})(s)
-		v.Again, v.Effect = true, func() int { return s.Versions("^$") }
-		return v
-	}},
-	{"recipe.Session.Delete", func(s *Stage) Verb {
-		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error { return s.Delete(ctx, path, -1) })(s)
-		v.Effect = func() int { return -s.Count("^$") }
-		return v
-	}},
-	{"recipe.Session.DeleteWith", func(s *Stage) Verb {
-		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error {
-			return s.DeleteWith(ctx, path, func(c *zk.Conn) error {
-				_, err := recipe.Multi(c, &zk.CheckVersionRequest{Path: s.Path(path), Version: -1},
-					&zk.DeleteRequest{Path: s.Path(path), Version: -1})
-				return err
-			})
-		})(s)
-		v.Effect = func() int { return -s.Count("^$") }
-		return v
-	}},
-	{"recipe.Session.Multi", creating("/b$", func(ctx context.Context, s *recipe.Session, path string) error {
-		_, err := s.Multi(ctx, &zk.CreateRequest{Path: path + "/a"}, &zk.CreateRequest{Path: path + "/a/b"})
-		return err
+		}
+		return s.WaitAny(s.ctx, w)
 	})},
-	{"recipe.Session.MultiOnce", creating("/b$", func(ctx context.Context, s *recipe.Session, path string) error {
-		_, err := s.MultiOnce(ctx, s.Receipt(path), false, &zk.CreateRequest{Path: path + "/a"}, &zk.CreateRequest{Path: path + "/a/b"})
-		return err
+	{"recipe.Watch.Ready", watching(false, func(*recipe.Watch, context.Context) error { return nil })},
+	{"recipe.Watch.Wait", watching(false, (*recipe.Watch).Wait)},
+	{"recipe.Watch.Wait for children", watching(true, (*recipe.Watch).Wait)},
+	{"recipe.Watch.Current", watching(false, func(w *recipe.Watch, ctx context.Context) error { return only(w.Current(ctx)) })},
+	{"recipe.Watch.Fresh", watching(false, func(w *recipe.Watch, ctx context.Context) error { return only(w.Fresh(ctx)) })},
+	{"recipe.Watch.Recheck", watching(true, func(w *recipe.Watch, ctx context.Context) error { return only(w.Recheck(ctx)) })},
+	{"recipe.Do", inSession(func(s here) error {
+		return only(recipe.Do(s.ctx, s.Session, func(c *zk.Conn) (*zk.Stat, error) { _, stat, err := c.Exists(s.Path(s.path)); return stat, err }))
 	})},
-	{"recipe.Session.EnsurePath", func(s *Stage) Verb {
-		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error {
-			_, err := s.EnsurePath(ctx, path+"/x/y")
-			return err
-		})(s)
-		v.Before = nil
-		return v
-	}},
-	{"recipe.Session.WaitNode", waiting(func(ctx context.Context, s *recipe.Session, path string) error {
-		_, err := s.WaitNode(ctx, path, func(stat *zk.Stat) bool { return false })
-		return err
+	{"recipe.DoOnce", creating("/x$", func(s here) error {
+		op, settle := creation(s.Session, s.path+"/x")
+		return only(recipe.DoOnce(s.ctx, s.Session, op, settle))
 	})},
-	{"recipe.Session.WaitChildren", waiting(func(ctx context.Context, s *recipe.Session, path string) error {
-		return s.WaitChildren(ctx, path, func(children []string) bool { return len(children) > 0 })
+	{"recipe.Detach", creating("/x$", func(s here) error {
+		return only(recipe.Detach(s.ctx, s.Session, func(ctx context.Context, session *recipe.Session) (string, error) {
+			op, settle := creation(session, s.path+"/x")
+			return recipe.DoOnce(ctx, session, op, settle)
+		}, nil))
 	})},
-	{"recipe.Session.WaitAny", watching(false, func(ctx context.Context, s *recipe.Session, w *recipe.Watch) error {
-		return s.WaitAny(ctx, w)
-	})},
-	{"recipe.Watch.Ready", watching(false, func(context.Context, *recipe.Session, *recipe.Watch) error { return nil })},
-	{"recipe.Watch.Wait", watching(false, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error { return w.Wait(ctx) })},
-	{"recipe.Watch.Wait for children", watching(true, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error { return w.Wait(ctx) })},
-	{"recipe.Watch.Current", watching(false, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error {
-		_, err := w.Current(ctx)
-		return err
-	})},
-	{"recipe.Watch.Recheck", watching(true, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error {
-		_, err := w.Recheck(ctx)
-		return err
-	})},
-	{"recipe.Do", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
-		_, err := recipe.Do(ctx, s, func(c *zk.Conn) (*zk.Stat, error) { _, stat, err := c.Exists(s.Path(path)); return stat, err })
-		return err
-	})},
-	{"recipe.DoOnce", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
-		op, settle := creation(s, path+"/x")
-		_, err := recipe.DoOnce(ctx, s, op, settle)
-		return err
-	})},
-	{"recipe.Detach", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
-		_, err := recipe.Detach(ctx, s, func(ctx context.Context, s *recipe.Session) (string, error) {
-			op, settle := creation(s, path+"/x")
-			return recipe.DoOnce(ctx, s, op, settle)
-		}, nil)
-		return err
-	})},
-	{"recipe.AcrossSessions", func(s *Stage) Verb {
-		v := creating("/x$", nil)(s)
+	{"recipe.AcrossSessions", changed(creating("/x$", nil), func(s *Stage, v *Verb) {
 		v.Call = call(func(ctx context.Context) error {
-			_, err := recipe.AcrossSessions(ctx, grants.make(s), func(session *recipe.Session) (string, error) {
+			return only(recipe.AcrossSessions(ctx, grants.make(s), func(session *recipe.Session) (string, error) {
 				op, settle := creation(session, s.Path+"/x")
 				return recipe.DoOnce(ctx, session, op, settle)
-			})
-			return err
+			}))
 		})
-		return v
-	}},
-	{"recipe.Session.CreateOwn", func(s *Stage) Verb {
-		v := inSession(nil)(s)
+	})},
+	{"recipe.Session.CreateOwn", changed(inSession(nil), func(s *Stage, v *Verb) {
 		v.Call = func(ctx context.Context) (*Held, error) {
 			session, err := recipe.SessionOf(ctx, s.Client)
 			if err != nil {
@@ -327,8 +262,7 @@ var protocolRows = []Row{
 			return &Held{nil, own.Withdraw}, nil
 		}
 		v.Effect, v.Loose = func() int { return len(s.Own("-node-")) }, false
-		return v
-	}},
+	})},
 	{"recipe.Own.Withdraw", func(s *Stage) Verb {
 		var own *recipe.Own
 		return Verb{
@@ -357,18 +291,13 @@ var protocolRows = []Row{
 	{"recipe.Grant.Release", grants.returning(grant, (*recipe.Grant).Release)},
 	{"recipe.Grant.ReleaseWith", func(stage *Stage) Verb {
 		return grants.returning(grant, func(g *recipe.Grant, ctx context.Context) error {
-			_, err := g.ReleaseWith(ctx, func(ctx context.Context, s *recipe.Session) error {
+			return only(g.ReleaseWith(ctx, func(ctx context.Context, s *recipe.Session) error {
 				return s.DeleteWith(ctx, stage.Path+"/"+g.Node(), func(c *zk.Conn) error { return c.Delete(g.Check().Path, -1) })
-			})
-			return err
+			}))
 		})(stage)
 	}},
-	{"recipe.Grant.Replace", replacing},
-	{"recipe.Grant.SetData", func(s *Stage) Verb {
-		v := grants.using(grant, func(g *recipe.Grant, ctx context.Context) error { return g.SetData(ctx, []byte("new")) })(s)
-		v.Effect = func() int { return s.Versions("-node-") }
-		return v
-	}},
+	{"recipe.Grant.SetData", seen((*Stage).Versions, "-node-",
+		grants.using(grant, func(g *recipe.Grant, ctx context.Context) error { return g.SetData(ctx, []byte("new")) }))},
 	{"recipe.Grant.Multi", grants.fencing(grant, (*recipe.Grant).Multi)},
 	{"recipe.MultiHeld", grants.fencing(grant, func(g *recipe.Grant, ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 		return recipe.MultiHeld(ctx, []*recipe.Grant{g}, ops...)

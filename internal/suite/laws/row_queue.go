@@ -21,7 +21,7 @@ func queueOf(opts ...queue.Option) kind[*queue.Queue, *queue.Item] {
 	return kind[*queue.Queue, *queue.Item]{
 		own:  claim,
 		make: func(s *Stage) *queue.Queue { return queue.New(s.Client, s.Path, opts...) },
-		back: func(it *queue.Item, ctx context.Context) error { return it.Nack(ctx) },
+		back: nacking(),
 	}
 }
 
@@ -63,14 +63,15 @@ func taking(wait bool, take queueVerb, opts ...queue.Option) func(*Stage) Verb {
 
 // reserving is a verb that reserves an entry, of which there is one before the call.
 func reserving(k kind[*queue.Queue, *queue.Item], verb func(*queue.Queue, context.Context) (*queue.Item, error)) func(*Stage) Verb {
-	return func(s *Stage) Verb {
-		v := k.acquiring(verb)(s)
-		v.Before = func() {
-			if s.Count(entry) == 0 {
-				must(k.make(s.other()).Offer(s.ctx, nil))
-			}
-		}
-		return v
+	return changed(k.acquiring(verb), func(s *Stage, v *Verb) {
+		v.Before = func() { stock(s, k) }
+	})
+}
+
+// stock has the other client offer an entry unless there is one.
+func stock(s *Stage, k kind[*queue.Queue, *queue.Item]) {
+	if s.Count(entry) == 0 {
+		must(k.make(s.other()).Offer(s.ctx, nil))
 	}
 }
 
@@ -115,26 +116,23 @@ func managing(reserved bool, verb func(q *queue.Queue, ctx context.Context, id s
 	}
 }
 
-// moving is a verb that puts the only entry off, or to the tail: where it matches then.
-func moving(where string, verb func(*Stage) Verb) func(*Stage) Verb {
-	return func(s *Stage) Verb {
-		v, theirs := verb(s), plain.make(s.other())
-		offer := v.Before
-		v.Before = func() { drain(s, theirs); offer() }
-		v.Effect = func() int { return s.Count(where) }
-		return v
-	}
-}
-
 func ack(it *queue.Item, ctx context.Context) error { return it.Ack(ctx) }
 
-// roomy empties the queue before each call.
+func nacking(opts ...queue.NackOption) func(*queue.Item, context.Context) error {
+	return func(it *queue.Item, ctx context.Context) error { return it.Nack(ctx, opts...) }
+}
+
+// roomy empties the queue before each call, and before what comes before it.
 func roomy(verb func(*Stage) Verb) func(*Stage) Verb {
-	return func(s *Stage) Verb {
-		v, theirs := verb(s), plain.make(s.other())
-		v.Before = func() { drain(s, theirs) }
-		return v
-	}
+	return changed(verb, func(s *Stage, v *Verb) {
+		before, theirs := v.Before, plain.make(s.other())
+		v.Before = func() {
+			drain(s, theirs)
+			if before != nil {
+				before()
+			}
+		}
+	})
 }
 
 // drain removes all entries that are not reserved.
@@ -143,20 +141,16 @@ func drain(s *Stage, q *queue.Queue) {
 	check(calm(err))
 }
 
-// consuming is Consume until it has called fn once. What becomes of the item that fn has seen does
-// not depend on ctx, so Consume does not report it.
-func consuming(fn func() error) func(*Stage) Verb {
+// consuming is Consume until it has called a function once. What becomes of the item that the
+// function has seen does not depend on ctx, so Consume does not report it.
+func consuming(fails error) func(*Stage) Verb {
 	return func(s *Stage) Verb {
 		v := running(func(s *Stage) func(context.Context, func()) error {
 			q := plain.make(s)
 			return func(ctx context.Context, run func()) error {
 				consuming, stop := stoppable(ctx)
 				defer stop()
-				err := q.Consume(consuming, 1, func(context.Context, *queue.Item) error { run(); stop(); return fn() })
-				if err == nil {
-					return ctx.Err()
-				}
-				return err
+				return worked(ctx, q.Consume(consuming, 1, func(context.Context, *queue.Item) error { run(); stop(); return fails }))
 			}
 		})(s)
 		theirs := plain.make(s.other())
@@ -181,8 +175,8 @@ func full(offer queueVerb) queueVerb {
 	}
 }
 
-// taken makes it an error that a call has no data, that it has data with an error, or that it has
-// none where that data may be gone.
+// taken makes it an error that a call has no data or has data with an error. If the outcome is
+// uncertain, the call must have the data.
 func taken(n int, err error) error {
 	if errors.As(err, new(*queue.UncertainError)) {
 		if n == 0 {
@@ -193,67 +187,59 @@ func taken(n int, err error) error {
 	return found(1, min(n, 1), err)
 }
 
-func offer(ctx context.Context, q *queue.Queue) error {
-	id, err := q.Offer(ctx, []byte("x"))
-	return empty(len(id), err)
+// adding is a verb that appends an entry, and removing one that removes one. Neither returns
+// something with its error.
+func adding(verb func(*queue.Queue, context.Context, []byte) (string, error)) queueVerb {
+	return func(ctx context.Context, q *queue.Queue) error {
+		id, err := verb(q, ctx, []byte("x"))
+		return empty(len(id), err)
+	}
 }
-func take(ctx context.Context, q *queue.Queue) error {
-	data, err := q.Take(ctx)
-	return taken(len(data), err)
+
+func removing(verb func(*queue.Queue, context.Context) ([]byte, error)) queueVerb {
+	return func(ctx context.Context, q *queue.Queue) error {
+		data, err := verb(q, ctx)
+		return taken(len(data), err)
+	}
 }
-func poll(ctx context.Context, q *queue.Queue) error {
-	data, err := q.Poll(ctx)
-	return taken(len(data), err)
-}
-func pollN(ctx context.Context, q *queue.Queue) error {
-	data, err := q.PollN(ctx, 1)
-	return taken(len(data), err)
-}
+
+var (
+	offer, offerWait = adding((*queue.Queue).Offer), adding((*queue.Queue).OfferWait)
+	take, poll       = removing((*queue.Queue).Take), removing((*queue.Queue).Poll)
+)
+
 func offerAll(ctx context.Context, q *queue.Queue) error {
 	ids, err := q.OfferAll(ctx, [][]byte{[]byte("x")})
 	return empty(len(ids), err)
-}
-func offerWait(ctx context.Context, q *queue.Queue) error {
-	id, err := q.OfferWait(ctx, []byte("x"))
-	return empty(len(id), err)
 }
 
 var queueRows = []Row{
 	{"queue.Queue.Offer", offering(offer)},
 	{"queue.Queue.Offer with priorities", offering(offer, queue.WithPriorities())},
-	{"queue.Queue.Offer full", func(s *Stage) Verb {
-		v := offering(full(offer), queue.WithMaxLength(1))(s)
-		v.Before = func() {
-			if s.Count(entry) == 0 {
-				must(plain.make(s.other()).Offer(s.ctx, nil))
-			}
-		}
-		return v
-	}},
+	{"queue.Queue.Offer full", changed(offering(full(offer), queue.WithMaxLength(1)), func(s *Stage, v *Verb) {
+		v.Before = func() { stock(s, plain) }
+	})},
 	{"queue.Queue.OfferAll", offering(offerAll)},
 	{"queue.Queue.OfferAll bounded", roomy(offering(offerAll, queue.WithMaxLength(5)))},
 	{"queue.Queue.OfferAfter", offering(func(ctx context.Context, q *queue.Queue) error {
-		_, err := q.OfferAfter(ctx, time.Hour, []byte("x"))
-		return err
+		return only(q.OfferAfter(ctx, time.Hour, []byte("x")))
 	})},
 	{"queue.Queue.OfferPriority", offering(func(ctx context.Context, q *queue.Queue) error {
-		_, err := q.OfferPriority(ctx, 7, []byte("x"))
-		return err
+		return only(q.OfferPriority(ctx, 7, []byte("x")))
 	}, queue.WithPriorities())},
 	{"queue.Queue.OfferKey", func(s *Stage) Verb {
 		key := 0
 		v := offering(func(ctx context.Context, q *queue.Queue) error {
-			_, err := q.OfferKey(ctx, fmt.Sprint("key", key), []byte("x"))
-			return err
+			return only(q.OfferKey(ctx, fmt.Sprint("key", key), []byte("x")))
 		})(s)
 		v.Before = func() { key++ }
 		return v
 	}},
-	{"queue.Queue.OfferKey offered before", func(s *Stage) Verb {
-		v := offering(func(ctx context.Context, q *queue.Queue) error { _, err := q.OfferKey(ctx, "key", nil); return err })(s)
+	{"queue.Queue.OfferKey offered before", changed(offering(func(ctx context.Context, q *queue.Queue) error {
+		return only(q.OfferKey(ctx, "key", nil))
+	}), func(s *Stage, v *Verb) {
 		v.Before = func() { must(plain.make(s.other()).OfferKey(s.ctx, "key", nil)) }
-		return v
-	}},
+	})},
 	{"queue.Queue.OfferWait", roomy(offering(offerWait, queue.WithMaxLength(5)))},
 	{"queue.Queue.OfferWait full", func(s *Stage) Verb {
 		bound := queue.WithMaxLength(1)
@@ -276,11 +262,11 @@ var queueRows = []Row{
 	{"queue.Queue.Take waiting", taking(true, take)},
 	{"queue.Queue.Poll", taking(false, poll)},
 	{"queue.Queue.Poll empty", offering(poll)},
-	{"queue.Queue.PollN", taking(false, pollN)},
-	{"queue.Queue.Peek", taking(false, func(ctx context.Context, q *queue.Queue) error {
-		data, err := q.Peek(ctx)
+	{"queue.Queue.PollN", taking(false, func(ctx context.Context, q *queue.Queue) error {
+		data, err := q.PollN(ctx, 1)
 		return taken(len(data), err)
 	})},
+	{"queue.Queue.Peek", taking(false, removing((*queue.Queue).Peek))},
 	{"queue.Queue.Len", managing(false, func(q *queue.Queue, ctx context.Context, _ string) error {
 		n, err := q.Len(ctx)
 		return found(1, n, err)
@@ -290,23 +276,19 @@ var queueRows = []Row{
 	})},
 	{"queue.Queue.Remove", managing(false, (*queue.Queue).Remove)},
 	{"queue.Queue.Remove reserved", managing(true, (*queue.Queue).Remove)},
-	{"queue.Queue.Free", func(s *Stage) Verb {
-		v := managing(true, (*queue.Queue).Free)(s)
-		v.Effect = func() int { return -s.Count(claim) }
-		return v
-	}},
-	{"queue.Queue.Drained", func(s *Stage) Verb {
-		v := offering(func(ctx context.Context, q *queue.Queue) error { return q.Drained(ctx) })(s)
+	{"queue.Queue.Free", seen((*Stage).fewer, claim, managing(true, (*queue.Queue).Free))},
+	{"queue.Queue.Drained", changed(offering(func(ctx context.Context, q *queue.Queue) error {
+		return q.Drained(ctx)
+	}), func(s *Stage, v *Verb) {
 		v.Before = func() { must(plain.make(s.other()).Offer(s.ctx, nil)) }
 		v.Beside = func(ctx context.Context) { plain.make(s.other()).PollN(ctx, 10) }
 		v.Effect = nil
-		return v
-	}},
-	{"queue.Queue.Redrive", func(s *Stage) Verb {
+	})},
+	{"queue.Queue.Redrive", seen((*Stage).Count, "^/item-[^/]*$", func(s *Stage) Verb {
 		q, theirs := plain.make(s), plain.make(s.other())
 		dead, letters := queue.New(s.Client, s.Path+"/dead"), queue.New(s.Other(), s.Path+"/dead")
 		failing := queue.New(s.Other(), s.Path, queue.WithDeadLetter(letters, 1))
-		v := Verb{
+		return Verb{
 			Before: func() {
 				drain(s, theirs)
 				must(failing.Offer(s.ctx, nil))
@@ -316,19 +298,19 @@ var queueRows = []Row{
 				n, err := q.Redrive(ctx, dead, 1)
 				return found(1, n, err)
 			}),
-			Effect: func() int { return s.Count("^/item-[^/]*$") },
 		}
-		return v
-	}},
+	})},
 	{"queue.Queue.Reserve", reserving(plain, (*queue.Queue).Reserve)},
 	{"queue.Queue.Reserve with priorities", reserving(byPriority, (*queue.Queue).Reserve)},
-	{"queue.Queue.Reserve waiting", func(s *Stage) Verb {
-		v := plain.acquiring((*queue.Queue).Reserve)(s)
-		theirs := plain.make(s.other())
-		v.Before = func() { drain(s, theirs) }
+	{"queue.Queue.Reserve waiting", roomy(changed(plain.acquiring((*queue.Queue).Reserve), func(s *Stage, v *Verb) {
+		q, theirs := plain.make(s), plain.make(s.other())
 		v.Beside = func(ctx context.Context) { theirs.Offer(ctx, nil) }
-		return v
-	}},
+		v.Turn = func(ctx context.Context, hold func(Hold)) error {
+			it := must(q.Reserve(ctx))
+			hold(it)
+			return it.Ack(ctx)
+		}
+	}))},
 	{"queue.Queue.Reserve past a dead letter", func(s *Stage) Verb {
 		dead := queue.WithDeadLetter(queue.New(s.Client, s.Path+"/dead"), 2)
 		v := queueOf(dead).acquiring((*queue.Queue).Reserve)(s)
@@ -346,36 +328,25 @@ var queueRows = []Row{
 	{"queue.Queue.TryReserve", reserving(plain, (*queue.Queue).TryReserve)},
 	{"queue.Queue.TryReserve empty", plain.acquiring((*queue.Queue).TryReserve)},
 	{"queue.Queue.Items", reserving(plain, item)},
-	{"queue.Queue.Consume", consuming(func() error { return nil })},
-	{"queue.Queue.Consume of a function that fails", consuming(func() error { return errEnough })},
+	{"queue.Queue.Consume", consuming(nil)},
+	{"queue.Queue.Consume of a function that fails", consuming(errEnough)},
 	{"queue.Item.Ack", settling(ack)},
-	{"queue.Item.Ack with a write", func(s *Stage) Verb {
-		v := settling(func(it *queue.Item, ctx context.Context) error {
+	{"queue.Item.Ack with a write", seen((*Stage).Count, "^/written-", func(s *Stage) Verb {
+		return settling(func(it *queue.Item, ctx context.Context) error {
 			return it.Ack(ctx, &zk.CreateRequest{Path: s.Path + "/written-" + it.ID(), Data: []byte("x")})
 		})(s)
-		v.Effect = func() int { return s.Count("^/written-") }
-		return v
-	}},
-	{"queue.Item.Multi", func(s *Stage) Verb {
-		calls := 0 // tokens are numbers of transactions, which differ from run to run
-		v := plain.using(func(q *queue.Queue, ctx context.Context) (*queue.Item, error) {
+	})},
+	{"queue.Item.Multi", seen((*Stage).Count, "^/written-", func(s *Stage) Verb {
+		return plain.using(func(q *queue.Queue, ctx context.Context) (*queue.Item, error) {
 			must(q.Offer(ctx, nil))
 			return q.Reserve(ctx)
 		}, func(it *queue.Item, ctx context.Context) error {
-			calls++
-			_, err := it.Multi(ctx, &zk.CreateRequest{Path: fmt.Sprint(s.Path, "/written-", calls), Data: []byte("x")})
-			return err
+			return only(it.Multi(ctx, &zk.CreateRequest{Path: s.Path + "/written-", Flags: zk.FlagSequence}))
 		})(s)
-		v.Effect = func() int { return s.Count("^/written-") }
-		return v
-	}},
-	{"queue.Item.Nack", func(s *Stage) Verb {
-		v := settling(func(it *queue.Item, ctx context.Context) error { return it.Nack(ctx) })(s)
-		v.Effect = func() int { return -len(s.Own(claim)) }
-		return v
-	}},
-	{"queue.Item.Nack after a delay", moving(delayed, settling(func(it *queue.Item, ctx context.Context) error { return it.Nack(ctx, queue.After(time.Hour)) }))},
-	{"queue.Item.Nack to the tail", moving("^/item-[^/]*$", settling(func(it *queue.Item, ctx context.Context) error { return it.Nack(ctx, queue.AtTail()) }))},
+	})},
+	{"queue.Item.Nack", seen((*Stage).fewerOwned, claim, settling(nacking()))},
+	{"queue.Item.Nack after a delay", seen((*Stage).Count, delayed, roomy(settling(nacking(queue.After(time.Hour)))))},
+	{"queue.Item.Nack to the tail", seen((*Stage).Count, "^/item-[^/]*$", roomy(settling(nacking(queue.AtTail()))))},
 	{"queue.Item.Nack to the dead letters", func(s *Stage) Verb {
 		dead := queue.WithDeadLetter(queue.New(s.Client, s.Path+"/dead"), 1)
 		var it *queue.Item

@@ -38,7 +38,24 @@ func downgrading(k kind[*rwlock.RWMutex, *rwlock.Lease], readers string) func(*S
 				return h, err
 			},
 			Effect: func() int { return len(s.Own(readers)) },
+			Turn:   turnOf(m),
 		}
+	}
+}
+
+// turnOf is Lock and Downgrade, and RLock the next time.
+func turnOf(m *rwlock.RWMutex) func(ctx context.Context, hold func(Hold)) error {
+	n := 0
+	return func(ctx context.Context, hold func(Hold)) error {
+		take := m.Lock
+		if n++; n%2 == 0 {
+			take = m.RLock
+		}
+		l := must(take(ctx))
+		hold(l)
+		l = must(l.Downgrade(ctx)) // a read lease stays as it is
+		hold(l)
+		return l.Unlock(ctx)
 	}
 }
 

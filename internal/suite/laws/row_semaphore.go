@@ -28,6 +28,22 @@ func resizing(s *Stage) Verb {
 	}
 }
 
+// permits asks for the number of permits, which the other client has just changed.
+func permits(s *Stage) Verb {
+	want := 2
+	v := two.about((*semaphore.Semaphore).Acquire, func(m *semaphore.Semaphore, ctx context.Context, _ string) error {
+		n, err := m.Permits(ctx)
+		return found(want, n, err)
+	})(s)
+	ready := v.Before
+	v.Before = func() {
+		ready()
+		want++
+		check(two.make(s.other()).Resize(s.ctx, want))
+	}
+	return v
+}
+
 var semaphoreRows = []Row{
 	{"semaphore.Semaphore.Acquire", two.acquiring((*semaphore.Semaphore).Acquire)},
 	{"semaphore.Semaphore.Acquire no permit free", behind(one.acquiring((*semaphore.Semaphore).Acquire), one.acquiring((*semaphore.Semaphore).Acquire))},
@@ -37,13 +53,9 @@ var semaphoreRows = []Row{
 	{"semaphore.Semaphore.TryDo", two.doing((*semaphore.Semaphore).TryDo)},
 	{"semaphore.Semaphore.Contenders", listing(two, (*semaphore.Semaphore).Acquire, (*semaphore.Semaphore).Contenders)},
 	{"semaphore.Semaphore.Break", two.breaking((*semaphore.Semaphore).Acquire, (*semaphore.Semaphore).Break)},
-	{"semaphore.Semaphore.Permits", two.about((*semaphore.Semaphore).Acquire, func(m *semaphore.Semaphore, ctx context.Context, _ string) error {
-		n, err := m.Permits(ctx)
-		return found(2, n, err)
-	})},
+	{"semaphore.Semaphore.Permits", permits},
 	{"semaphore.Semaphore.Resize", resizing},
-	{"semaphore.Semaphore.Resize with a holder", func(s *Stage) Verb {
-		v := resizing(s)
+	{"semaphore.Semaphore.Resize with a holder", changed(resizing, func(s *Stage, v *Verb) {
 		next, held := v.Before, (*Held)(nil)
 		v.Before = func() {
 			if held == nil {
@@ -52,8 +64,7 @@ var semaphoreRows = []Row{
 			}
 			next()
 		}
-		return v
-	}},
+	})},
 	{"semaphore.Permit.Multi", two.fencing((*semaphore.Semaphore).Acquire, (*semaphore.Permit).Multi)},
 	{"semaphore.Permit.Release", two.returning((*semaphore.Semaphore).Acquire, (*semaphore.Permit).Release)},
 }

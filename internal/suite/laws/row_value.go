@@ -13,12 +13,12 @@ func setValue(s *Stage, data string) {
 
 // valued is a verb of a value that is set, and has been written one version more each time it was
 // called.
-func valued(call func(v *value.Value, ctx context.Context) error) func(*Stage) Verb {
+func valued(verb func(v *value.Value, ctx context.Context) error) func(*Stage) Verb {
 	return func(s *Stage) Verb {
 		v := value.New(s.Client, s.Path)
 		return Verb{
 			Before: func() { setValue(s, "old") },
-			Call:   func(ctx context.Context) (*Held, error) { return nil, call(v, ctx) },
+			Call:   call(func(ctx context.Context) error { return verb(v, ctx) }),
 			Effect: func() int { return s.Versions("^$") },
 		}
 	}
@@ -26,11 +26,9 @@ func valued(call func(v *value.Value, ctx context.Context) error) func(*Stage) V
 
 // without makes a verb one of a value that is not set.
 func without(verb func(*Stage) Verb) func(*Stage) Verb {
-	return func(s *Stage) Verb {
-		v := verb(s)
+	return changed(verb, func(s *Stage, v *Verb) {
 		v.Before = func() { check(value.New(s.Other(), s.Path).Delete(s.ctx)) }
-		return v
-	}
+	})
 }
 
 func set(v *value.Value, ctx context.Context) error {
@@ -52,27 +50,24 @@ var valueRows = []Row{
 	{"value.Value.Set", valued(set)},
 	{"value.Value.Set not set before", without(valued(set))},
 	{"value.Value.Update", valued(func(v *value.Value, ctx context.Context) error {
-		_, err := v.Update(ctx, func(old value.State) ([]byte, error) { return append(old.Data, '+'), nil })
-		return err
+		return only(v.Update(ctx, func(old value.State) ([]byte, error) { return append(old.Data, '+'), nil }))
 	})},
-	{"value.Value.Delete", func(s *Stage) Verb {
-		v := valued((*value.Value).Delete)(s)
-		v.Effect = func() int { return -s.Count("^$") }
-		return v
-	}},
-	{"value.Value.Watch", valued(func(v *value.Value, ctx context.Context) error { return first(v.Watch(ctx), whatever) })},
-	{"value.Value.Watch until it is set", func(s *Stage) Verb {
-		v := without(valued(func(v *value.Value, ctx context.Context) error {
-			return first(v.Watch(ctx), func(state value.State) bool { return !state.Unset() })
-		}))(s)
+	{"value.Value.Delete", seen((*Stage).fewer, "^$", valued((*value.Value).Delete))},
+	{"value.Value.Watch", valued(func(v *value.Value, ctx context.Context) error {
+		var seen value.State
+		err := first(v.Watch(ctx), func(state value.State) bool { seen = state; return true })
+		return found(len("old"), len(seen.Data), err)
+	})},
+	{"value.Value.Watch until it is set", changed(without(valued(func(v *value.Value, ctx context.Context) error {
+		return first(v.Watch(ctx), func(state value.State) bool { return !state.Unset() })
+	})), func(s *Stage, v *Verb) {
 		v.Beside = func(context.Context) { setValue(s, "new") }
 		v.Effect = nil
-		return v
-	}},
-	{"value.Value.Watch until it is deleted", func(s *Stage) Verb {
-		v := valued(func(v *value.Value, ctx context.Context) error { return first(v.Watch(ctx), value.State.Unset) })(s)
+	})},
+	{"value.Value.Watch until it is deleted", changed(valued(func(v *value.Value, ctx context.Context) error {
+		return first(v.Watch(ctx), value.State.Unset)
+	}), func(s *Stage, v *Verb) {
 		v.Beside = func(context.Context) { value.New(s.Other(), s.Path).Delete(s.ctx) }
 		v.Effect = nil
-		return v
-	}},
+	})},
 }

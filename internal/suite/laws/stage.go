@@ -29,29 +29,31 @@ type Row struct {
 
 // A Verb is a call, and all that a law needs to know about it. Only Call is needed.
 type Verb struct {
-	Before func()                                   // brings about what one call needs
-	Call   func(ctx context.Context) (*Held, error) // what is tested
-	Beside func(ctx context.Context)                // what the other client does after patience, for a Call that waits for it
-	Effect func() int                               // how often it has happened since some moment, as others see it
-	Own    string                                   // matches the node of what Call returns; the default of Effect counts such nodes
-	Again  bool                                     // to do it twice is to do it once
-	Loose  bool                                     // Call may have done it, or do it later, though it returns an error
+	Before func()                                           // brings about what one call needs
+	Call   func(ctx context.Context) (*Held, error)         // the call to test
+	Beside func(ctx context.Context)                        // the other client does it after patience, for a Call that waits for it
+	Effect func() int                                       // how often it has happened since some moment, as others see it
+	Own    string                                           // matches the node of what Call returns; the default of Effect counts such nodes
+	Again  bool                                             // to do it twice is to do it once
+	About  func(ctx context.Context, node string) error     // Call, about another node
+	Turn   func(ctx context.Context, hold func(Hold)) error // what each of several clients does, if it is not Call: it calls hold while it holds something
+	Loose  bool                                             // Call may have done it, or do it later, though it returns an error
 }
 
-// A Hold is what is lost when its node or its session is gone.
+// A Hold is a lease (or a term, permit or entry), which ends with its node and its session.
 type Hold interface {
 	Err() error
 	Done() <-chan struct{}
 	Context(context.Context) (context.Context, context.CancelFunc)
 }
 
-// Held is what a call has returned that must be given back.
+// Held is the result of a call that must be given back.
 type Held struct {
 	Hold // nil if it survives its session
 	Back func(context.Context) error
 }
 
-// held makes what a verb returns a Held, given how it is given back.
+// held makes the result of a verb a Held, given how it is given back.
 func held[H Hold](back func(H, context.Context) error) func(H, error) (*Held, error) {
 	return func(h H, err error) (*Held, error) {
 		if err != nil {
@@ -66,7 +68,7 @@ func call(verb func(context.Context) error) func(context.Context) (*Held, error)
 	return func(ctx context.Context) (*Held, error) { return nil, verb(ctx) }
 }
 
-// A Stage is a fresh server, a path, the client whose verb is called, and another one.
+// A Stage is a fresh server with a path and two clients. The verb of the first client is called.
 type Stage struct {
 	*testing.T
 	Server *recipestest.Server
@@ -97,8 +99,8 @@ const (
 	timeout = 4 * time.Second  // of sessions
 	quiet   = 12 * time.Second // in which everything in the background is over
 
-	// patience is before Beside. A client has something to do at multiples of 500 ms: a call to which
-	// that came in between would have other packets each time.
+	// patience is the time before Beside. A client has work of its own at multiples of 500 ms, and
+	// a call that met that work would have other packets in each run.
 	patience = 1130 * time.Millisecond
 
 	limit = 2 * time.Minute // for a call: one that takes longer hangs
@@ -106,7 +108,10 @@ const (
 	storm = 5000            // packets are more than any verb needs
 )
 
-// A setting is what a cell is played in, beyond the usual.
+// usually are the options of a client.
+var usually = []protocol.ConnectOption{protocol.WithSessionTimeout(timeout), protocol.WithOwnerData(nil)}
+
+// A setting is whatever is unusual about the stage of a cell.
 type setting struct {
 	begin   func(*Stage)             // comes before the client connects
 	client  []protocol.ConnectOption // of Client
@@ -136,14 +141,13 @@ func (sc *scene) play(t *testing.T, in setting, f func(s *Stage, v Verb)) {
 		if in.begin != nil {
 			in.begin(s)
 		}
-		opts := []protocol.ConnectOption{protocol.WithSessionTimeout(timeout), protocol.WithOwnerData(nil)}
 		ctx, cancel := context.WithTimeout(t.Context(), max(in.lasts, 4*limit))
 		defer cancel()
 		s.ctx = ctx
-		s.Client = in.connect(s, true, append(opts[:2:2], in.client...))
+		s.Client = in.connect(s, true, append(usually[:2:2], in.client...))
 		s.Other = sync.OnceValue(func() *protocol.Client {
 			s.others.Store(true)
-			return in.connect(s, false, opts)
+			return in.connect(s, false, usually[:2:2])
 		})
 		s.Link.At(max(in.packets, storm), func() { // virtual time stands still in an endless loop: end it
 			s.Logf("%s: %d packets:\n%s", sc.row.Name, s.Link.Packets(), s.Link.Trace())
@@ -152,6 +156,20 @@ func (sc *scene) play(t *testing.T, in setting, f func(s *Stage, v Verb)) {
 		})
 		f(s, s.verb(sc.row))
 	}, in.server...)
+}
+
+// ready plays f once the call is ready (after a first call if the scene is warm). base is how often
+// the effect has happened by then.
+func (sc *scene) ready(t *testing.T, in setting, f func(s *Stage, v Verb, base int)) {
+	t.Helper()
+	sc.play(t, in, func(s *Stage, v Verb) {
+		if sc.warm {
+			s.warm(v)
+		}
+		base, err := v.prepare()
+		require.NoError(s, err)
+		f(s, v, base)
+	})
 }
 
 func (s *Stage) verb(row Row) Verb {
@@ -168,7 +186,7 @@ func (s *Stage) verb(row Row) Verb {
 // unready is what keeps a call from being made ready.
 type unready struct{ error }
 
-// must is for what a row does to make its call ready.
+// must is for the steps by which a row makes its call ready.
 func must[V any](v V, err error) V {
 	check(err)
 	return v
@@ -198,7 +216,7 @@ func (v Verb) since(base int) int {
 	return n
 }
 
-// prepare calls Before, and returns what has happened until now.
+// prepare calls Before, and returns how often the effect has happened until now.
 func (v Verb) prepare() (base int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -238,7 +256,7 @@ func (s *Stage) doWithin(v Verb, ctx context.Context, limit time.Duration) (o ou
 // rest waits until everything in the background has ended.
 func (s *Stage) rest() { time.Sleep(s.player.quiet) }
 
-// back gives back what is held.
+// back gives back the result of the call.
 func (o outcome) back() error {
 	if o.held == nil || o.held.Back == nil {
 		return nil
@@ -280,7 +298,7 @@ func (s *Stage) tree() (all []node) {
 	return all
 }
 
-// walk returns a node and all below it, which the reader may read, and calls each for each.
+// walk returns a node and all below it that the reader may read. It calls each for each.
 func (s *Stage) walk(path string, each func(path string)) (all []node) {
 	_, stat, err := s.reader.Get(path)
 	if err != nil {
@@ -301,24 +319,19 @@ func (s *Stage) walk(path string, each func(path string)) (all []node) {
 	return all
 }
 
-// Count returns how many nodes have a path, below the stage's, that matches.
-func (s *Stage) Count(pattern string) (n int) {
+// matching returns the nodes with a path (below the stage's) that matches.
+func (s *Stage) matching(pattern string) []node {
 	like := regexp.MustCompile(pattern)
-	for _, node := range s.tree() {
-		if like.MatchString(node.path) {
-			n++
-		}
-	}
-	return n
+	return slices.DeleteFunc(s.tree(), func(n node) bool { return !like.MatchString(n.path) })
 }
+
+// Count returns how many nodes match.
+func (s *Stage) Count(pattern string) int { return len(s.matching(pattern)) }
 
 // Versions returns how often the data of the nodes that match have been set.
 func (s *Stage) Versions(pattern string) (n int) {
-	like := regexp.MustCompile(pattern)
-	for _, node := range s.tree() {
-		if like.MatchString(node.path) {
-			n += node.version
-		}
+	for _, node := range s.matching(pattern) {
+		n += node.version
 	}
 	return n
 }
@@ -360,13 +373,21 @@ func (p packet) String() string {
 	return "[" + strings.Join(p.parts, " + ") + "]"
 }
 
+// creates reports whether p is a request that creates a node.
+func (p packet) creates() bool {
+	return slices.ContainsFunc(p.parts, func(part string) bool { return strings.HasPrefix(part, "create") })
+}
+
 // A rehearsal is a call with which nothing is wrong.
 type rehearsal struct {
 	failed  bool
 	packets []packet
 	effect  int            // how often it has happened
 	left    map[string]int // the nodes there are in the end
-	holds   bool           // it returns what is lost with its node
+	holds   bool           // it returns a Hold that ends with its node
+	uses    bool           // it is about a Hold that the caller has acquired before
+	about   bool           // it can be about any contender
+	turns   bool           // its row says what a turn is
 	took    time.Duration
 }
 
@@ -386,12 +407,7 @@ func (r *rehearsal) waits() bool { return r.took >= time.Second }
 func (sc *scene) rehearse(t *testing.T) {
 	t.Helper()
 	var r rehearsal
-	sc.play(t, setting{}, func(s *Stage, v Verb) {
-		if sc.warm {
-			s.warm(v)
-		}
-		base, err := v.prepare()
-		require.NoError(s, err)
+	sc.ready(t, setting{}, func(s *Stage, v Verb, base int) {
 		before := s.Link.Packets()
 		var mu sync.Mutex // protects packets
 		var packets []packet
@@ -410,6 +426,9 @@ func (sc *scene) rehearse(t *testing.T) {
 		mu.Unlock()
 		r.effect = v.Effect() - base
 		r.holds = o.held != nil && o.held.Hold != nil && v.Own != ""
+		r.about = v.About != nil
+		r.turns = v.Turn != nil
+		r.uses = o.held != nil && o.held.Hold != nil && v.Before != nil && v.Beside == nil && v.Own == ""
 		require.NotContains(s, s.judge(v, o, base, r), "!", "without a fault")
 		r.left = s.left()
 		sc.calm = &r
@@ -422,19 +441,18 @@ type fault func(s *Stage, operations []string)
 // broken adds a cell that plays a call, and breaks something when one of its packets comes. Then
 // then judges what came of it. A packet that does not come this time is left out, and so is a cell
 // without an outcome. Where goroutines race it may be another packet than in the rehearsal: p is
-// what has come, and at names it.
+// the packet that has come, and at names it.
 func (sc *scene) broken(name string, p packet, in setting, do fault, then func(s *Stage, v Verb, o outcome, base int, p packet) (at, text string)) {
 	sc.add(fmt.Sprint(name, " ", p.step, " ", p), func(t *testing.T) {
-		sc.play(t, in, func(s *Stage, v Verb) {
-			if sc.warm {
-				s.warm(v)
-			}
-			base, p := must(v.prepare()), packet{step: p.step}
+		sc.ready(t, in, func(s *Stage, v Verb, base int) {
+			p := packet{step: p.step}
 			time.Sleep(in.ready)
 			ctx, cancel := withCancel(s)
 			defer cancel()
 			var met atomic.Pointer[packet]
+			over := make(chan struct{})
 			stop := s.Link.Meet(p.step, func(operations []string) {
+				defer close(over)
 				p := s.packet(p.step, operations)
 				met.Store(&p)
 				do(s, operations)
@@ -446,6 +464,7 @@ func (sc *scene) broken(name string, p packet, in setting, do fault, then func(s
 				o.back()
 				return
 			}
+			<-over // the packet may be of the background, so the call need not have waited for its fault
 			if came := met.Load(); came != nil {
 				p = *came
 			}
@@ -509,6 +528,9 @@ func (s *Stage) shorten(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, s.Path), "/")
 }
 
+// operator is the other client's session.
+func (s *Stage) operator() *recipe.Session { return must(recipe.SessionOf(s.ctx, s.Other())) }
+
 // vanish has an operator delete the node that an operation needs, and all below it: for a create
 // that is the one above.
 func (s *Stage) vanish(operation string) {
@@ -519,7 +541,7 @@ func (s *Stage) vanish(operation string) {
 	if !strings.HasPrefix(path, s.Path) {
 		return
 	}
-	operator := must(recipe.SessionOf(s.ctx, s.Other()))
+	operator := s.operator()
 	for _, n := range slices.Backward(s.tree()) {
 		if node := s.Path + n.path; node == path || strings.HasPrefix(node, path+"/") {
 			operator.Delete(s.ctx, node, -1)
@@ -530,7 +552,7 @@ func (s *Stage) vanish(operation string) {
 // appear has an operator create the node that an operation is about to create, until the next call.
 func (s *Stage) appear(operation string) {
 	if _, path, _ := strings.Cut(operation, " "); strings.HasPrefix(path, s.Path) {
-		operator := must(recipe.SessionOf(s.ctx, s.Other()))
+		operator := s.operator()
 		operator.Create(s.ctx, path, nil, 0)
 		disappear := func() { operator.Delete(s.ctx, path, -1) }
 		s.disappear.Store(&disappear)

@@ -1,16 +1,24 @@
 package laws
 
 import (
-	"regexp"
 	"slices"
+	"time"
 )
 
-// table has the verbs of all recipes. The name of a row is that of the verb, as Go has it with its
-// package, and then what is special about this call of it: a test demands a row for each exported
-// verb.
+// table has the verbs of all recipes. The name of a row begins with the name of the verb (as Go has
+// it with its package). Then comes whatever is special about this call. A test demands a row for
+// each exported verb.
 var table = slices.Concat(lockRows, rwlockRows, semaphoreRows, onceRows, electionRows, groupRows, queueRows,
 	valueRows, barrierRows, doublebarrierRows, protocolRows, lineRows)
 
-// racing matches verbs whose goroutines race: their packets come in another order each time. A run
-// must know their outcomes, but not at which packet each comes.
-var racing = regexp.MustCompile(`^(queue|doublebarrier)\.|^election\.Election\.Listen|^rwlock\.RWMutex\.RLock shared|^lock\.Mutex\.Lock in a local queue|^lock\..*(Revoked?(, again)?$|linger)|^line\.Line\.UpdateData|^once\.Once\.Do run elsewhere`)
+// Virtual returns a player of all verbs on a fresh embedded server for each cell, in virtual time.
+func Virtual() *Player {
+	return &Player{rows: table, quiet: quiet, cells: 250, known: true}
+}
+
+// Real returns a player on the servers of connect, in real time. It plays at most that many verbs,
+// and cells of each law. A law takes half a minute because all cells are played at once. A law that
+// needs more than a server and a network skips.
+func Real(connect string, cells int) *Player {
+	return &Player{rows: table, connect: connect, quiet: 5 * time.Second, cells: cells, known: true}
+}

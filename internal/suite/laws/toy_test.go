@@ -44,7 +44,7 @@ func (l *latch) IsOpen(ctx context.Context) (bool, error) {
 var latchRows = []Row{
 	{"latch.Open", func(s *Stage) Verb {
 		return Verb{
-			Before: func() { must(recipe.SessionOf(s.ctx, s.Other())).Delete(s.ctx, s.Path+"/open", -1) },
+			Before: func() { s.operator().Delete(s.ctx, s.Path+"/open", -1) },
 			Call:   call(newLatch(s.Client, s.Path).Open),
 			Effect: func() int { return s.Count("^/open$") },
 			Loose:  true,
@@ -59,8 +59,8 @@ var latchRows = []Row{
 	}},
 }
 
-// A new recipe has all laws by adding its rows to the table. This one has its rows beside the table,
-// and so its outcomes are only checked for what breaks a law.
+// A new recipe has all laws by adding its rows to the table. This one has its rows beside the
+// table, and so its outcomes are only checked for what breaks a law.
 func TestNewRecipe(t *testing.T) {
 	toy := Virtual().With(latchRows...)
 	for name, law := range map[string]func(*testing.T, *Player){

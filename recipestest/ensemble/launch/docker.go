@@ -29,13 +29,14 @@ type dockerEngine struct {
 	image  string
 }
 
-// newDocker finds the Docker engine of this machine, and pulls the image if it is missing.
+// newDocker finds the Docker engine of this machine. It pulls the image if it is missing.
 func newDocker() (*dockerEngine, error) {
 	pool, err := dockertest.NewPool("")
 	if err != nil {
 		return nil, err
 	}
 
+	// A dead engine must not hold up the search for a local install.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := pool.Client.PingWithContext(ctx); err != nil {
@@ -46,6 +47,7 @@ func newDocker() (*dockerEngine, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Members reach each other through links on this machine's loopback interface.
 	if endpoint.Scheme != "unix" {
 		return nil, fmt.Errorf("%s is not the engine of this machine", endpoint)
 	}
@@ -110,6 +112,7 @@ func (d *dockerEngine) launch(spec Spec) (_ *Supervisor, err error) {
 		}
 	}()
 
+	// Attach before the start: if this process is killed, the container's input closes and it ends.
 	conn, stream, err := d.attach(container.ID)
 	if err != nil {
 		return nil, err
@@ -153,6 +156,7 @@ func (d *dockerEngine) container(spec Spec) docker.CreateContainerOptions {
 	if d.hostNetwork() {
 		host.NetworkMode = "host"
 	} else {
+		// The engine runs in a virtual machine, so publish the ports.
 		config.ExposedPorts = make(map[docker.Port]struct{})
 		host.PortBindings = make(map[docker.Port][]docker.PortBinding)
 		for _, port := range spec.Ports {
@@ -193,6 +197,7 @@ func (d *dockerEngine) attach(id string) (_ net.Conn, _ io.Reader, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	// If the engine ignores the upgrade it answers 200, and the stream is the same.
 	if resp.StatusCode != http.StatusSwitchingProtocols && resp.StatusCode != http.StatusOK {
 		return nil, nil, fmt.Errorf("attach: %s", resp.Status)
 	}
@@ -233,6 +238,7 @@ type frameReader struct {
 }
 
 func (r *frameReader) Read(p []byte) (int, error) {
+	// A frame can be empty.
 	for r.frame.N == 0 {
 		var header [8]byte
 		if _, err := io.ReadFull(r.stream, header[:]); err != nil {
@@ -241,21 +247,4 @@ func (r *frameReader) Read(p []byte) (int, error) {
 		r.frame = io.LimitedReader{R: r.stream, N: int64(binary.BigEndian.Uint32(header[4:]))}
 	}
 	return r.frame.Read(p)
-}
-
-// removeUnstarted removes containers that were created and have not been started for a minute.
-func (d *dockerEngine) removeUnstarted() {
-	created, err := d.client.ListContainers(docker.ListContainersOptions{
-		All:     true,
-		Filters: map[string][]string{"label": {"zkrecipes=ensemble"}, "status": {"created"}},
-	})
-	if err != nil {
-		return
-	}
-
-	for _, c := range created {
-		if time.Since(time.Unix(c.Created, 0)) > time.Minute {
-			_ = d.remove(c.ID) // otherwise the next launch does
-		}
-	}
 }

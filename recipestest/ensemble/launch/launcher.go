@@ -54,11 +54,3 @@ func Start(l Launcher, spec Spec) (*Supervisor, error) {
 	}
 	return s, nil
 }
-
-// RemoveLeftovers removes the leftovers of processes that were killed while they started a server.
-// (A server that was started ends with its process.)
-func RemoveLeftovers(l Launcher) {
-	if d, ok := l.(*dockerEngine); ok {
-		d.removeUnstarted()
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -27,11 +28,14 @@ type Supervisor struct {
 	deadline func(time.Time) error               // sets the deadline for reading answers
 	log      func(w io.Writer, whole bool) error // writes the server's log, or its end
 	end      func() error                        // kills the server and waits until it is gone
+
+	mu sync.Mutex // held during a command
 }
 
-// Command makes the script execute one of its commands, and waits until it has. Two goroutines must
-// not call it at once.
+// Command makes the script execute one of its commands, and waits until it has.
 func (s *Supervisor) Command(command string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err := s.deadline(time.Now().Add(Timeout)); err != nil {
 		return fmt.Errorf("%s server: %w", command, err)
 	}
@@ -44,16 +48,13 @@ func (s *Supervisor) Command(command string) error {
 	if err != nil {
 		return fmt.Errorf("%s server: %w\n%s", command, err, s.Tail())
 	}
+	// The script answers with the command that it has executed.
 	if got := strings.TrimSpace(answer); got != command {
 		return fmt.Errorf("%s server: answered %q", command, got)
 	}
 
 	return nil
 }
-
-// Shell executes a line of shell code in the server's directory. $server is the server's process.
-// If the code fails, Shell returns an error. The code's output goes to the log.
-func (s *Supervisor) Shell(code string) error { return s.Command("sh " + code) }
 
 // Tail returns the end of the server's log.
 func (s *Supervisor) Tail() string {
@@ -69,6 +70,26 @@ func (s *Supervisor) CopyLog(w io.Writer) error { return s.log(w, true) }
 
 // End kills the server, removes its data, and waits until both are done.
 func (s *Supervisor) End() error { return s.end() }
+
+// Config returns the lines of zoo.cfg that all servers of tests have. syncLimit is a number of
+// ticks.
+func Config(bind string, port, syncLimit int) []string {
+	return []string{
+		"tickTime=500", // grants sessions of 1 s to 10 s
+		"initLimit=20",
+		fmt.Sprintf("syncLimit=%d", syncLimit),
+		fmt.Sprintf("clientPort=%d", port),
+		"clientPortAddress=" + bind,
+		"maxClientCnxns=0",
+		"4lw.commands.whitelist=*",
+		"admin.enableServer=false",
+		"extendedTypesEnabled=true",
+		// By default each log takes 64 MB at once, and the data can be in memory.
+		"preAllocSize=1024",
+		// By default, members that have lost each other retry only once a minute.
+		"fastleader.maxNotificationInterval=1000",
+	}
+}
 
 // A Spec describes one server, but not where it runs.
 type Spec struct {

@@ -17,9 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// FindClients asks all servers for their connections, each in a short session of its own, and says
-// which of them are those of the contenders of places and below. The client is connected to these
-// servers.
+// FindClients asks all servers for their connections (in a short session with each server) and
+// gives the contenders in places, and below, their Client. client is connected to these servers.
 func FindClients(ctx context.Context, client *protocol.Client, cfg Config, places []*survey.Place) {
 	e := newExamination(cfg)
 	e.client = client
@@ -28,6 +27,7 @@ func FindClients(ctx context.Context, client *protocol.Client, cfg Config, place
 	tick := time.Duration(conf["tickTime"]) * time.Millisecond
 	longest := time.Duration(conf["maxSessionTimeout"]) * time.Millisecond
 
+	// If we don't know all servers, an unknown server can have the connection.
 	unknown := ""
 	_, _, err := e.voters(ctx)
 	if alone := len(e.members) == 1 && e.members[0].field("Mode") == "standalone"; err != nil && !alone {
@@ -42,6 +42,8 @@ func FindClients(ctx context.Context, client *protocol.Client, cfg Config, place
 			found, err := e.clients(ctx, address, tick)
 			mutex.Lock()
 			defer mutex.Unlock()
+
+			// If the client reconnected meanwhile, the newest answer counts.
 			for session, c := range found {
 				if clients[session] == nil || c.Heard.After(clients[session].Heard) {
 					clients[session] = c
@@ -54,10 +56,13 @@ func FindClients(ctx context.Context, client *protocol.Client, cfg Config, place
 	}
 	wg.Wait()
 
+	// No server has a connection of the other clients. Their sessions can still last for the
+	// longest timeout.
 	without := &survey.Client{Unknown: unknown}
 	if unknown == "" && longest > 0 && tick > 0 {
 		without.Ends = time.Now().Add(longest + 2*tick)
 	}
+
 	for _, asked := range places {
 		for p := range asked.All() {
 			for i := range p.Contenders {
@@ -70,13 +75,13 @@ func FindClients(ctx context.Context, client *protocol.Client, cfg Config, place
 	}
 }
 
-// A line of the answer to cons, such as
+// consLine matches a line of the answer to cons:
 //
-//	/10.0.0.7:5555[1](queued=0,recved=4,sent=4,sid=0x10000a1b2c30004,lop=PING,est=…,to=10000,…,lresp=…)
+//	/10.0.0.7:5555[1](queued=0,recved=4,sent=4,sid=0x10000a1b2c30004,…,to=10000,…,lresp=…)
 var consLine = regexp.MustCompile(`(?m)^ ?/(\S+)\[\d+\]\(.*\bsid=0x([0-9a-f]+),.*\bto=(\d+),.*\blresp=(\d+)`)
 
-// clients returns those of one server, by session. It says when it has answered each by a clock of
-// its own: the answer to this session is the reference.
+// clients returns the clients of one server by session. The server says when it last answered a
+// client by its own clock. Its answer to our own session is the reference for that clock.
 func (e *examination) clients(ctx context.Context, address string, tick time.Duration) (map[int64]*survey.Client, error) {
 	found, answered := make(map[int64]*survey.Client), make(map[int64]int64)
 	var self int64
@@ -86,27 +91,34 @@ func (e *examination) clients(ctx context.Context, address string, tick time.Dur
 		if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 			return err
 		}
+
 		self, now = s.ID(), time.Now()
 		answer, err := e.ask(ctx, address, "cons")
 		if err == nil && (isClosed(answer) || len(answer) == maxAnswer) {
 			err = errors.New("the word cons is closed, or its answer is too long")
 		}
+
 		for _, m := range consLine.FindAllStringSubmatch(answer, -1) {
 			id, _ := strconv.ParseUint(m[2], 16, 64)
 			to, _ := strconv.Atoi(m[3])
-			answered[int64(id)], _ = strconv.ParseInt(m[4], 10, 64) // digits all of them
+			answered[int64(id)], _ = strconv.ParseInt(m[4], 10, 64) // only digits
 
-			// The leader hears of it from its server, and looks, once in a tick. By the default limits,
-			// a tick is no longer than half of a timeout.
+			// The leader gets the news from its servers once a tick, and checks once a tick. By the
+			// default limits, a tick is at most half a timeout.
 			timeout := time.Duration(to) * time.Millisecond
 			ends := now.Add(timeout + 2*cmp.Or(tick, timeout/2))
 			found[int64(id)] = &survey.Client{Address: m[1], Server: address, Ends: ends}
 		}
+
 		return err
 	})
+
+	// Behind a load balancer the word and the session can reach different servers.
 	if found[self] == nil && err == nil {
 		err = errors.New("it is another server now and then")
 	}
+
+	// Turn the server's times into ages, and ages into our times.
 	for id, c := range found {
 		if answered[self] > 0 && answered[id] > 0 {
 			age := time.Duration(max(answered[self]-answered[id], 0)) * time.Millisecond

@@ -14,11 +14,15 @@ import (
 
 const cycles = 5
 
-// cost measures what a lock costs here.
+// cost measures the time for locking and for a hand-off.
 func (e *examination) cost(ctx context.Context) Finding {
 	f := Finding{Check: "cost", Status: OK, Looked: fmt.Sprintf("%d locks taken and given back, and %d handed to a waiter of another session", cycles, cycles)}
 
-	cycle, err := measure(func() (time.Duration, error) { return e.lockCycle(ctx) })
+	cycle, err := measure(func() (time.Duration, error) {
+		began := time.Now()
+		err := lock.New(e.client, e.lockPath()).Do(ctx, func(context.Context, *lock.Lease) error { return nil })
+		return time.Since(began), err
+	})
 	if err == nil {
 		var other *protocol.Client
 		if other, err = e.connect(ctx, e.Servers); err == nil {
@@ -40,7 +44,7 @@ func (e *examination) cost(ctx context.Context) Finding {
 	return f
 }
 
-// measure returns the median time of some cycles.
+// measure returns the median time of several cycles.
 func measure(cycle func() (time.Duration, error)) (time.Duration, error) {
 	times := make([]time.Duration, cycles)
 	for i := range times {
@@ -49,18 +53,12 @@ func measure(cycle func() (time.Duration, error)) (time.Duration, error) {
 			return 0, err
 		}
 	}
+
 	slices.Sort(times)
 	return times[cycles/2], nil
 }
 
-// lockCycle returns the time to lock and unlock.
-func (e *examination) lockCycle(ctx context.Context) (time.Duration, error) {
-	began := time.Now()
-	err := lock.New(e.client, e.lockPath()).Do(ctx, func(context.Context, *lock.Lease) error { return nil })
-	return time.Since(began), err
-}
-
-// handOff returns the time from a call of Unlock to the grant of a waiter in another session.
+// handOff returns the time from Unlock to the grant for a waiter in another session.
 func (e *examination) handOff(ctx context.Context, other *protocol.Client) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -70,24 +68,28 @@ func (e *examination) handOff(ctx context.Context, other *protocol.Client) (time
 	}
 
 	granted := make(chan error, 1)
-	var at time.Time // once granted has an error or nil
+	var at time.Time // read it after granted
 	go func() {
 		granted <- lock.New(other, e.lockPath()).Do(ctx, func(context.Context, *lock.Lease) error {
 			at = time.Now()
 			return nil
 		})
 	}()
+
+	// Unlock once the waiter is in line.
 	s, err := recipe.SessionOf(ctx, e.client)
 	if err == nil {
-		limited, stop := context.WithTimeout(ctx, e.Limit) // the other one may have failed
+		limited, stop := context.WithTimeout(ctx, e.Limit) // the waiter can have failed
 		err = s.WaitChildren(limited, e.lockPath(), func(line []string) bool { return len(line) > 1 })
 		stop()
 	}
+
 	began := time.Now()
 	if err := errors.Join(err, lease.Unlock(ctx)); err != nil {
 		cancel()
 		return 0, errors.Join(err, <-granted)
 	}
+
 	err = <-granted
 	return at.Sub(began), err
 }

@@ -1,3 +1,3 @@
-// Package doctor examines an ensemble: whether it is fit for locks and the other recipes, and what
-// they cost there. Each finding says what was looked at, what was found, and what to do.
+// Package doctor examines whether an ensemble is fit for locks and the other recipes, and measures
+// the cost of a lock. Each finding has evidence, a result and (if there is something to do) advice.
 package doctor

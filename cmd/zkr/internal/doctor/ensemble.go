@@ -10,11 +10,9 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// versions compares the versions of the servers.
+// versions compares the servers' versions.
 func (e *examination) versions(context.Context) Finding {
 	f := Finding{Check: "versions", Looked: "the versions that the servers name"}
 	var all []string
@@ -24,17 +22,19 @@ func (e *examination) versions(context.Context) Finding {
 		}
 	}
 
-	slices.Sort(all)
-	all = slices.Compact(all)
+	all = slices.Compact(slices.Sorted(slices.Values(all)))
 
 	f.Found = strings.Join(all, ", ")
 	switch {
 	case len(all) == 0:
 		f.Status, f.Found = Unknown, "no server names its version"
 		f.Do = "open the word srvr: 4lw.commands.whitelist=srvr, which is ZooKeeper's default"
-	case slices.ContainsFunc(all, isOld):
+	case slices.ContainsFunc(all, func(v string) bool { return release(v) > 0 && release(v) < 3_05_00 }):
 		f.Status = Warn
 		f.Do = "upgrade to 3.5 at least: older servers have no containers, so paths stay, and cannot remove watches"
+	case len(e.serving()) > 1 && slices.ContainsFunc(all, forgets):
+		f.Status = Warn
+		f.Do = "upgrade to 3.8.4 or 3.9.4 at least: a follower of these versions that loses its leader while the two synchronize can forget committed transactions, and then a lock has two holders (ZOOKEEPER-4785, ZOOKEEPER-4925)"
 	case len(all) > 1:
 		f.Status, f.Do = Warn, "finish the upgrade: these servers should be alike"
 	default:
@@ -43,14 +43,23 @@ func (e *examination) versions(context.Context) Finding {
 	return f
 }
 
-// isOld reports whether a version is before 3.5.
-func isOld(version string) bool {
-	var major, minor int
-	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
-	return n == 2 && (major < 3 || major == 3 && minor < 5)
+// release returns a version as a number (30804 for 3.8.4), or 0.
+func release(version string) int {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 {
+		return 0
+	}
+	return 10_000*major + 100*minor + patch
 }
 
-// quorum says how many servers may still fail.
+// forgets reports whether a version has ZOOKEEPER-4785 (fixed in 3.8.4 and 3.9.2) or
+// ZOOKEEPER-4925 (in 3.9.3 alone).
+func forgets(version string) bool {
+	n := release(version)
+	return n > 0 && (n < 3_08_04 || n >= 3_09_00 && n < 3_09_02 || n == 3_09_03)
+}
+
+// quorum says how many more servers can fail.
 func (e *examination) quorum(ctx context.Context) Finding {
 	f := Finding{Check: "quorum", Status: OK, Looked: "the modes of the servers, and /zookeeper/config"}
 	counts := make(map[string]int)
@@ -89,8 +98,8 @@ func (e *examination) quorum(ctx context.Context) Finding {
 	return f
 }
 
-// voters returns how many servers vote, and where clients reach all members, as the ensemble's own
-// configuration says.
+// voters returns the number of voters and the client addresses of all members. The ensemble's
+// configuration has both.
 func (e *examination) voters(ctx context.Context) (n int, addresses []string, err error) {
 	data, err := absolute(ctx, e, func(c *zk.Conn) ([]byte, *zk.Stat, error) { return c.Get("/zookeeper/config") })
 	for line := range strings.Lines(string(data)) {
@@ -98,11 +107,13 @@ func (e *examination) voters(ctx context.Context) (n int, addresses []string, er
 		if !ok || !strings.HasPrefix(line, "server.") {
 			continue
 		}
+
+		// Observers don't vote.
 		if !strings.Contains(line, ":observer") {
 			n++
 		}
 
-		// As in server.1=host:2888:3888:participant;0.0.0.0:2181.
+		// For example: server.1=host:2888:3888:participant;0.0.0.0:2181.
 		inner, outer, _ := strings.Cut(member, ";")
 		host, _, _ := strings.Cut(inner, ":")
 		if at, port, err := net.SplitHostPort(outer); err == nil {
@@ -114,13 +125,14 @@ func (e *examination) voters(ctx context.Context) (n int, addresses []string, er
 			addresses = append(addresses, net.JoinHostPort(host, outer))
 		}
 	}
+
 	if err == nil && n == 0 {
 		err = errors.New("/zookeeper/config names no server")
 	}
 	return n, addresses, err
 }
 
-// settings says what the servers tell of what matters, and what they do not tell.
+// settings reports important settings, and says which settings the servers don't tell.
 func (e *examination) settings(ctx context.Context) Finding {
 	f := Finding{Check: "settings", Status: Unknown, Looked: "the answers of the servers to conf and mntr", Found: "maxClientCnxns is not told"}
 	if most, told := e.conf(ctx)["maxClientCnxns"]; told {
@@ -130,7 +142,7 @@ func (e *examination) settings(ctx context.Context) Finding {
 		}
 	}
 
-	// A session has no more than all together.
+	// A session can't have more nodes than all sessions together.
 	const many = 5000
 	switch n, told := numbers(e.askAny(ctx, "mntr"))["zk_ephemerals_count"]; {
 	case !told:
@@ -140,25 +152,29 @@ func (e *examination) settings(ctx context.Context) Finding {
 	default:
 		f.Found += fmt.Sprintf("; %d ephemeral nodes; unknown, without dump: whether one session has so many that its end stops the ensemble, which is at 2 MB of their paths", n)
 	}
-	// Others would cost a server with many watches seconds in which it does nothing else.
+
+	// Other words can stop a server with many watches for seconds.
 	var open []string
 	for _, word := range []string{"srvr", "ruok", "isro", "mntr", "conf", "stat", "cons", "envi", "wchs"} {
 		if e.askAny(ctx, word) != "" {
 			open = append(open, word)
 		}
 	}
+
 	f.Found += "; open words: " + cmp.Or(strings.Join(open, ", "), "none") +
 		"; unknown, as no server tells: zookeeper.enableEagerACLCheck and zookeeper.forward_learner_requests_to_commit_processor_disabled" +
 		"; unknown, as to ask would hurt: dump, wchc, wchp"
 	return f
 }
 
-// quotas says which paths are near their quotas: what is created there is refused soon.
+// quotas finds paths that are close to their quotas (the servers will soon refuse new nodes there).
 func (e *examination) quotas(ctx context.Context) Finding {
 	const root, most = "/zookeeper/quota", 25
 	f := Finding{Check: "quotas", Status: OK, Looked: "limits and counts below " + root}
 	found := 0
 	nodes := []string{root}
+
+	// The list grows meanwhile: a node without limits is a directory.
 	for i := 0; i < len(nodes); i++ {
 		node := nodes[i]
 		below, err := absolute(ctx, e, func(c *zk.Conn) ([]string, *zk.Stat, error) { return c.Children(node) })
@@ -166,12 +182,14 @@ func (e *examination) quotas(ctx context.Context) Finding {
 			f.Status, f.Found = Unknown, f.Found+fmt.Sprintf("unknown: what is below %s (%v); ", node, err)
 			break
 		}
+
 		if !slices.Contains(below, "zookeeper_limits") {
 			for _, child := range below {
 				nodes = append(nodes, node+"/"+child)
 			}
 			continue
 		}
+
 		found++
 		var limits, used map[string]int
 		for part, to := range map[string]*map[string]int{"limits": &limits, "stats": &used} {
@@ -180,6 +198,7 @@ func (e *examination) quotas(ctx context.Context) Finding {
 				f.Status = Unknown
 			}
 		}
+
 		for limit, of := range map[string]string{"count": "count", "countHardLimit": "count", "bytes": "bytes", "byteHardLimit": "bytes"} {
 			if most := limits[limit]; most > 0 && used[of] >= most-most/10 {
 				f.Status, f.Do = Warn, "raise the quota, or remove what is not used: soon new nodes are refused"
@@ -187,29 +206,14 @@ func (e *examination) quotas(ctx context.Context) Finding {
 			}
 		}
 	}
+
 	f.Found += fmt.Sprintf("%d quotas", found)
 	return f
 }
 
-// absolute asks for what does not depend on the chroot.
-func absolute[T any](ctx context.Context, e *examination, ask func(*zk.Conn) (T, *zk.Stat, error)) (answer T, err error) {
-	s, err := recipe.SessionOf(ctx, e.client)
-	if err != nil {
-		return answer, err
-	}
-	return recipe.Do(ctx, s, func(c *zk.Conn) (T, error) {
-		answer, _, err := ask(c)
-		return answer, err
-	})
-}
-
-// acl says who may do what at the root of all paths.
+// acl says who can do what at the root of all paths.
 func (e *examination) acl(ctx context.Context) Finding {
-	root := e.chroot
-	if root == "" {
-		root = "/"
-	}
-
+	root := cmp.Or(e.chroot, "/")
 	f := Finding{Check: "ACL", Status: OK, Looked: "the ACL of " + root + ", below which all paths are"}
 	acl, err := absolute(ctx, e, func(c *zk.Conn) ([]zk.ACL, *zk.Stat, error) { return c.GetACL(root) })
 	if err != nil {
@@ -230,7 +234,7 @@ func (e *examination) acl(ctx context.Context) Finding {
 	return f
 }
 
-// permissions writes permissions as zkCli.sh does.
+// permissions formats permissions like zkCli.sh.
 func permissions(perms int32) (text string) {
 	for _, p := range "cdrwa" {
 		if perms>>strings.IndexRune("rwcda", p)&1 != 0 {

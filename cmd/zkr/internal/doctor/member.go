@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,12 +15,12 @@ import (
 // A member is a server of the connect string.
 type member struct {
 	address string
-	srvr    string // its answer; empty if there is none
-	closed  bool   // the word is closed, so the server is up
-	err     error  // why it does not serve
+	srvr    string // the answer to srvr; empty without an answer
+	closed  bool   // the server is up but refuses srvr
+	err     error  // why the server does not serve
 }
 
-// field returns a line of the answer to srvr, such as "Mode".
+// field returns a line of the answer to srvr ("Mode", for example).
 func (m *member) field(name string) string {
 	for line := range strings.Lines(m.srvr) {
 		if value, ok := strings.CutPrefix(line, name+": "); ok {
@@ -31,7 +30,7 @@ func (m *member) field(name string) string {
 	return ""
 }
 
-// version returns what precedes the build in the version, such as "3.8.0".
+// version returns the version without the build ("3.8.0").
 func (m *member) version() string {
 	version := m.field("Zookeeper version")
 	if i := strings.IndexAny(version, "-,"); i >= 0 {
@@ -51,25 +50,25 @@ func (m *member) describe() string {
 }
 
 const (
-	askLimit  = 10 * time.Second // for the answer to a four-letter word, if the limit is not less
+	askLimit  = 10 * time.Second // the longest wait for the answer to a four-letter word
 	maxAnswer = 16 << 20
 )
 
-// ask sends a four-letter word to a server and returns its answer.
+// ask sends a four-letter word to a server and returns the answer.
 func (e *examination) ask(ctx context.Context, address, word string) (string, error) {
 	limit := min(askLimit, e.Limit)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	e.requests.Add(1)
-	dial := e.Dial
-	if dial == nil {
-		dial = net.DialTimeout
-	}
-	conn, err := dial("tcp", address, limit)
+
+	conn, err := e.words("tcp", address, limit)
 	if err != nil {
 		return "", err
 	}
+
 	defer conn.Close()
+
+	// Close the connection to end a read that hangs.
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 
 	if _, err := io.WriteString(conn, word); err != nil {
@@ -77,6 +76,8 @@ func (e *examination) ask(ctx context.Context, address, word string) (string, er
 	}
 
 	answer, err := io.ReadAll(io.LimitReader(conn, maxAnswer))
+
+	// Servers close the connection after the answer, so an error can follow it.
 	if len(answer) > 0 {
 		return string(answer), nil
 	}
@@ -87,10 +88,10 @@ func (e *examination) ask(ctx context.Context, address, word string) (string, er
 	return "", err
 }
 
-// isClosed reports whether an answer says that the word may not be used.
+// isClosed reports whether an answer says that the server refuses the word.
 func isClosed(answer string) bool { return strings.Contains(answer, "not in the whitelist") }
 
-// askMembers asks all servers how they are, at the same time, and reports it.
+// askMembers asks all servers for their state at the same time.
 func (e *examination) askMembers(ctx context.Context) Finding {
 	var wg sync.WaitGroup
 	for _, m := range e.members {
@@ -142,7 +143,7 @@ func (e *examination) serving() []*member {
 	return slices.DeleteFunc(slices.Clone(e.members), func(m *member) bool { return m.err != nil })
 }
 
-// askAny returns the answer of the first server that gives one, or nothing.
+// askAny returns the first answer of a server (or nothing).
 func (e *examination) askAny(ctx context.Context, word string) string {
 	for _, m := range e.serving() {
 		if answer, err := e.ask(ctx, m.address, word); err == nil && !isClosed(answer) && answer != "" {
@@ -152,16 +153,16 @@ func (e *examination) askAny(ctx context.Context, word string) string {
 	return ""
 }
 
-// conf returns the numbers of a server's configuration, as far as it tells them.
+// conf returns the numbers in a server's configuration, if a server tells it.
 func (e *examination) conf(ctx context.Context) map[string]int { return numbers(e.askAny(ctx, "conf")) }
 
 var number = regexp.MustCompile(`(\w+)[=\t](-?\d+)`)
 
-// numbers returns those of an answer, or of a quota, by their names.
+// numbers returns the numbers in an answer or a quota by their names.
 func numbers(text string) map[string]int {
 	all := make(map[string]int)
 	for _, m := range number.FindAllStringSubmatch(text, -1) {
-		all[m[1]], _ = strconv.Atoi(m[2]) // digits all of them
+		all[m[1]], _ = strconv.Atoi(m[2]) // only digits
 	}
 	return all
 }

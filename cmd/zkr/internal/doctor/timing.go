@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// timeouts compares the session timeout with the server's limits and tick.
+// timeouts compares the session timeout with the servers' limits and tick.
 func (e *examination) timeouts(ctx context.Context) Finding {
 	f := Finding{Check: "session timeout", Status: OK, Looked: "the timeouts granted to sessions that ask for 1ms, for a day, and for " + e.Timeout.String()}
 	granted, err := e.granted(ctx, e.Timeout)
@@ -50,7 +50,7 @@ func (e *examination) timeouts(ctx context.Context) Finding {
 	return f
 }
 
-// granted returns the timeout that a session gets that asks for d.
+// granted returns the session timeout that the servers grant for d.
 func (e *examination) granted(ctx context.Context, d time.Duration) (granted time.Duration, err error) {
 	err = e.within(ctx, e.Servers, func(_ context.Context, s *recipe.Session) error {
 		granted = s.Timeout()
@@ -61,35 +61,38 @@ func (e *examination) granted(ctx context.Context, d time.Duration) (granted tim
 
 const lagRounds = 3
 
-// lagOf returns the longest time for which a server did not show a write that another one has
-// answered, with a round trip to it.
+// lagOf returns the longest time until a server showed a write that another server had answered
+// (with a round trip).
 func (e *examination) lagOf(ctx context.Context, theirs *recipe.Session) (worst time.Duration, err error) {
 	ours, err := recipe.SessionOf(ctx, e.client)
 	if err != nil {
 		return 0, err
 	}
+
 	for range lagRounds {
 		written, err := ours.Set(ctx, e.clockNode(), nil, -1)
 		if err != nil {
 			return 0, err
 		}
+
 		began := time.Now()
 		if _, err := theirs.WaitNode(ctx, e.clockNode(), func(seen *zk.Stat) bool { return seen.Mzxid >= written.Mzxid }); err != nil {
 			return 0, err
 		}
+
 		worst = max(worst, time.Since(began))
 	}
 	return worst, nil
 }
 
-// A tick is a moment by two clocks: the leader's, and ours, give or take err.
+// A tick is a moment by the leader's clock and by ours. Their difference is exact to err.
 type tick struct {
 	leader, ours time.Time
 	err          time.Duration
 }
 
-// tick writes a node, which gets the leader's time. It returns the best of some attempts, or a zero
-// tick if there is none.
+// tick writes a node, which gets the leader's time. It returns the best of several attempts, or a
+// zero tick if it can't write.
 func (e *examination) tick(ctx context.Context) (best tick) {
 	s, err := recipe.SessionOf(ctx, e.client)
 	for n := 0; n < 3 && err == nil; n++ {
@@ -98,6 +101,9 @@ func (e *examination) tick(ctx context.Context) (best tick) {
 		if stat, err = s.Set(ctx, e.clockNode(), nil, -1); err != nil {
 			return tick{}
 		}
+
+		// The leader wrote the node at some time in between, so the middle is exact to half of
+		// that.
 		took := time.Since(before)
 		if best.ours.IsZero() || took/2+time.Millisecond < best.err {
 			best = tick{time.UnixMilli(stat.Mtime), before.Add(took / 2), took/2 + time.Millisecond}
@@ -106,10 +112,10 @@ func (e *examination) tick(ctx context.Context) (best tick) {
 	return best
 }
 
-// clockSpan is how long the clocks are compared for at least.
+// clockSpan is the least time between the two readings of the clocks.
 const clockSpan = 2 * time.Second
 
-// clock compares the rate of the leader's clock with ours.
+// clock compares the rates of the leader's clock and of ours.
 func (e *examination) clock(ctx context.Context) Finding {
 	f := Finding{Check: "clocks", Status: OK, Looked: "the leader's clock and this one, twice"}
 
@@ -119,12 +125,14 @@ func (e *examination) clock(ctx context.Context) Finding {
 		return f
 	}
 
+	// Read the clock again, a while after the first time.
 	last := e.tick(ctx)
 	if last.ours.IsZero() {
 		f.Status, f.Found = Unknown, "unknown: the node could not be written"
 		return f
 	}
 
+	// A difference only counts if it is larger than the readings' errors.
 	span := last.ours.Sub(e.firstTick.ours)
 	drift := last.leader.Sub(e.firstTick.leader) - span
 	accuracy := last.err + e.firstTick.err
@@ -144,16 +152,17 @@ func (e *examination) clock(ctx context.Context) Finding {
 	return f
 }
 
-// size finds out how large a request may be.
+// size finds out how large a request can be.
 func (e *examination) size(ctx context.Context) Finding {
 	const overhead = 1000 // for paths and ACLs
 	f := Finding{Check: "request size", Status: OK, Looked: "a node of a megabyte, and smaller ones where that was refused"}
 
 	for size := recipe.MaxData - overhead; size > 10_000; size /= 2 {
 		err := e.write(ctx, size)
-		if errors.Is(err, zk.ErrConnectionClosed) { // once may be chance
+		if errors.Is(err, zk.ErrConnectionClosed) { // a single break can be chance
 			err = e.write(ctx, size)
 		}
+
 		if err == nil {
 			f.Found = fmt.Sprintf("%d bytes are accepted", size)
 			if size < recipe.MaxData-overhead {
@@ -163,6 +172,7 @@ func (e *examination) size(ctx context.Context) Finding {
 			}
 			return f
 		}
+
 		if !errors.Is(err, protocol.ErrTooLarge) && !errors.Is(err, zk.ErrConnectionClosed) {
 			f.Status, f.Found = Unknown, err.Error()
 			return f
@@ -173,26 +183,28 @@ func (e *examination) size(ctx context.Context) Finding {
 	return f
 }
 
-// write makes one attempt to create a node of that size. It uses a session of its own: a server that
-// refuses it ends the connection.
+// write tries once to create a node of that size. It uses a session of its own because a server
+// that refuses the request closes the connection.
 func (e *examination) write(ctx context.Context, size int) error {
 	return e.within(ctx, e.Servers, func(ctx context.Context, s *recipe.Session) error {
+		// zk.Conn.Create takes no context.
 		created := make(chan error, 1)
 		go func() {
-			path := e.sizeNode()
+			path := e.Path + "/size"
 			_, err := s.Conn().Create(s.Path(path), make([]byte, size), zk.FlagEphemeral, s.ACL(path))
 			created <- err
 		}()
+
 		select {
 		case err := <-created:
-			return err // the node goes with the session
+			return err // the node ends with the session
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	})
 }
 
-// round makes a duration readable.
+// round rounds a duration for readers.
 func round(d time.Duration) time.Duration {
 	if d.Abs() < 10*time.Millisecond {
 		return d.Round(10 * time.Microsecond)

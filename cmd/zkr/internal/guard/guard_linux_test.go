@@ -176,3 +176,87 @@ func TestProcIsForeign(t *testing.T) {
 	}
 	require.ErrorContains(t, Usable(), "of other processes")
 }
+
+// ownGroup skips a test if no control group can be had here.
+func ownGroup(t *testing.T) {
+	t.Helper()
+	c := newCgroup()
+	if c == "" {
+		t.Skip("no control group of our own here")
+	}
+	c.remove()
+}
+
+// foreign starts a process that is no descendant of p's guard, and moves it into p's control group.
+func foreign(t *testing.T, p *Process) *Process {
+	t.Helper()
+	other := startReady(t, "echo ready; exec sleep 1000", time.Second)
+	started := <-other.Events()
+	require.Equal(t, Started, started.Kind)
+	require.NoError(t, os.WriteFile(p.cgroup.file("procs"), fmt.Append(nil, started.Value), 0))
+	return other
+}
+
+// SIGKILL of a control group reaches what no signal of ours reaches.
+func TestControlGroupOfTheCommandIsKilled(t *testing.T) {
+	ownGroup(t)
+	for name, end := range map[string]func(*Process){"by the guard": (*Process).Kill, "by zkr": (*Process).Abandon} {
+		t.Run(name, func(t *testing.T) {
+			p := startReady(t, "echo ready; exec sleep 1000", time.Second)
+			other := foreign(t, p)
+			end(p)
+			_, status := kinds(other)
+			assert.Equal(t, syscall.SIGKILL, status.Signal())
+			events, _ := kinds(p)
+			assert.Equal(t, []Kind{Exited, Gone}, events)
+			p.cgroup.remove() // the foreign process may have kept it
+		})
+	}
+}
+
+func TestControlGroupOfTheCommandIsRemoved(t *testing.T) {
+	ownGroup(t)
+	for name, end := range map[string]func(*Process){"by the guard": (*Process).Kill, "by zkr": (*Process).Abandon} {
+		p := startReady(t, "echo ready; sleep 1000 & exec sleep 1000", time.Second)
+		require.DirExists(t, string(p.cgroup))
+		end(p)
+		kinds(p)
+		assert.NoDirExists(t, string(p.cgroup), name)
+	}
+}
+
+func TestControlGroupOfAKilledZkrIsRemoved(t *testing.T) {
+	ownGroup(t)
+	dead := exec.Command("/bin/true")
+	require.NoError(t, dead.Run())
+	left := fmt.Sprintf("%s/zkr-%d-1", ownCgroup(), dead.Process.Pid)
+	mine := fmt.Sprintf("%s/zkr-%d-1", ownCgroup(), os.Getpid())
+	require.NoError(t, os.Mkdir(left, 0o700))
+	require.NoError(t, os.Mkdir(mine, 0o700))
+	newCgroup().remove()
+	assert.NoDirExists(t, left)
+	assert.DirExists(t, mine)
+	require.NoError(t, syscall.Rmdir(mine))
+}
+
+func TestControlGroupOfAnOuterZkrIsNotOurs(t *testing.T) {
+	if os.Getenv("GUARD_TEST_INNER") != "" {
+		require.Empty(t, newCgroup())
+		return
+	}
+	ownGroup(t)
+	t.Setenv("GUARD_TEST_INNER", "1")
+	p, _ := startShell(t, "exec "+os.Args[0]+" -test.run='^"+t.Name()+"$'", time.Second, time.Hour)
+	_, status := kinds(p)
+	assert.Zero(t, status)
+}
+
+func TestCommandStartsThoughAControlGroupRefusesIt(t *testing.T) {
+	attr, pid := new(syscall.SysProcAttr), 0
+	require.NoError(t, cgroup(t.TempDir()).start(attr, func() (err error) {
+		pid, err = syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Sys: attr})
+		return err
+	}))
+	_, err := syscall.Wait4(pid, nil, 0, nil)
+	require.NoError(t, err)
+}

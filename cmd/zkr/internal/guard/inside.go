@@ -18,90 +18,107 @@ import (
 )
 
 const (
-	// name is how a guard is told from zkr, by the name that it was started with.
+	// name tells a guard from zkr: it's the first argument of the process.
 	name = "zkr-guard"
 
-	// tick bounds how late a guard acts after the machine has slept, as timers stop meanwhile.
+	// tick limits how late a guard acts after the machine has slept (timers stop meanwhile).
 	tick = 200 * time.Millisecond
 
-	// retry is how often processes are killed that are still there. For so many times there is no
-	// pause: a process that forks and ends over and over has to be met while it is there.
+	// retry is the pause before remaining processes are killed again. The first hasty rounds have
+	// no pause: a process that forks and exits in a loop can only be killed while it's there.
 	retry = 5 * time.Millisecond
 	hasty = 200
 
-	// stuckAfter is how long that may take before zkr is told.
+	// stuckAfter is how long a kill may take before zkr is informed.
 	stuckAfter = time.Second
 )
 
-// Main runs the guard if this process was started as one, and does not return then. Call it first
-// in main.
+// Main runs the guard if this process was started as a guard. In that case it does not return. Call
+// it first in main.
 func Main() {
-	if len(os.Args) < 4 || os.Args[0] != name {
+	if len(os.Args) < 5 || os.Args[0] != name {
 		return
 	}
+
 	grace, err := strconv.ParseInt(os.Args[1], 10, 64)
 	first, err2 := strconv.Atoi(os.Args[2])
 	if err != nil || err2 != nil {
 		os.Exit(2)
 	}
-	g := &inside{grace: grace, status: os.NewFile(uintptr(first+1), "status"), killAt: math.MaxInt64, termAt: math.MaxInt64}
+
+	g := &inside{
+		grace: grace, cgroup: cgroup(os.Args[3]), status: os.NewFile(uintptr(first+1), "status"),
+		killAt: math.MaxInt64, termAt: math.MaxInt64,
+	}
 	rename()
-	// The command must inherit neither.
+	// Close both pipes on exec because the command must not inherit them.
 	syscall.CloseOnExec(first)
 	syscall.CloseOnExec(first + 1)
-	g.run(os.NewFile(uintptr(first), "requests"), os.Args[3:])
+	g.run(os.NewFile(uintptr(first), "requests"), os.Args[4:])
 	os.Exit(0)
 }
 
-// An inside is a guard, as it sees itself.
+// An inside is the state of a guard in its own process.
 type inside struct {
 	grace  int64
+	cgroup cgroup // of the command, if there is one
 	status *os.File
 
-	pid     int     // of the command, which is its process group too
+	pid     int     // of the command and of its process group
 	termAt  instant // when to send SIGTERM
 	killAt  instant // when to send SIGKILL
-	ending  bool    // and not because trust runs out
+	ending  bool    // something else than the end of trust ends the command, or zkr knows already
 	termed  bool
-	killing instant // since when
+	killing instant // when the killing began
 	kills   int
-	told    bool // zkr, of a process that is stuck
+	told    bool // zkr knows that a process is stuck
 }
 
-// A change is that a child of ours has ended, or was stopped.
+// A change says that a child of the guard ended or stopped.
 type change struct {
 	pid    int
 	status syscall.WaitStatus
-	last   bool // no child is left
 }
 
 func (g *inside) run(pipe *os.File, argv []string) {
-	// What the kernel does to the command when its parent dies, it does when this thread dies.
+	// The kernel kills the command when this thread dies, so the thread must last.
 	runtime.LockOSThread()
 	ignoreSignals()
+	defer g.cgroup.remove()
+	zkr := os.Getppid()
+	shell := parentOf(zkr)
 	if err := adopt(); err != nil {
 		g.tell(Failed, int64(syscall.ENOSYS))
 		return
 	}
 
-	// The first record says how long there is trust. Without one, zkr has died.
+	// The first record has the end of trust. If it doesn't come, zkr has died.
 	first, err := readRecord(pipe)
 	if err != nil || first.Kind != trusted || first.Value-g.grace <= clock() {
 		g.tell(Failed, int64(syscall.ECANCELED))
 		return
 	}
 	g.trust(first.Value)
+
 	if err := g.start(argv); err != nil {
 		errno := syscall.ENOEXEC
 		errors.As(err, &errno)
 		g.tell(Failed, int64(errno))
 		return
 	}
+
 	g.tell(Started, int64(g.pid))
 	g.watch(pipe, reap())
+
+	// If zkr stopped itself just as its shell ended, it would stay stopped: the kernel continues an
+	// orphaned group only if all its threads have stopped by then.
+	if os.Getppid() == zkr && parentOf(zkr) != shell {
+		_ = syscall.Kill(zkr, syscall.SIGCONT) // it may have ended
+	}
 }
 
-// readable sends a channel whenever there is something to read, and goes on once that is closed.
+// readable sends a channel when there's something to read, and looks again once the receiver closes
+// that channel.
 func readable(fd int) <-chan chan struct{} {
 	news := make(chan chan struct{})
 	go func() {
@@ -118,17 +135,15 @@ func readable(fd int) <-chan chan struct{} {
 	return news
 }
 
-// drain acts on all requests that there are, so that the newest decides. It returns false once zkr
+// drain acts on all waiting requests, so that the newest request decides. It returns false once zkr
 // has died.
 func (g *inside) drain(fd int) bool {
 	for {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if n, err := unix.Poll(poll, 0); n == 0 && err == nil {
-			return true
-		}
 		var b [size]byte
 		switch n, err := syscall.Read(fd, b[:]); {
-		case err == syscall.EINTR, err == syscall.EAGAIN:
+		case err == syscall.EAGAIN: // the pipe is empty
+			return true
+		case err == syscall.EINTR:
 		case n < size:
 			g.request(record{Kind: end})
 			return false
@@ -139,21 +154,23 @@ func (g *inside) drain(fd int) bool {
 	}
 }
 
-// start runs the command.
+// start starts the command in a process group of its own.
 func (g *inside) start(argv []string) error {
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	dieWith(attr)
 
-	var err error
-	g.pid, err = syscall.ForkExec(argv[0], argv[1:], &syscall.ProcAttr{
-		Env:   os.Environ(),
-		Files: []uintptr{0, 1, 2},
-		Sys:   attr,
+	return g.cgroup.start(attr, func() (err error) {
+		g.pid, err = syscall.ForkExec(argv[0], argv[1:], &syscall.ProcAttr{
+			Env:   os.Environ(),
+			Files: []uintptr{0, 1, 2},
+			Sys:   attr,
+		})
+		return err
 	})
-	return err
 }
 
-// ignoreSignals keeps this process alive without having the command inherit that.
+// ignoreSignals keeps this process alive. A channel that nobody reads does that: SIG_IGN would be
+// inherited by the command.
 func ignoreSignals() {
 	for _, s := range []os.Signal{
 		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGTSTP,
@@ -164,59 +181,48 @@ func ignoreSignals() {
 	}
 }
 
-// reap waits for all children, adopted ones included, and tells of each change, until there are no
-// children.
+// reap waits for all children (adopted children too) and sends each change. It closes the channel
+// once there are no children.
 func reap() <-chan change {
 	changes := make(chan change)
 	go func() {
-		last := change{last: true}
-		for c, ok := wait(0); ok; {
-			next, more := wait(syscall.WNOHANG)
-			if !more {
-				c.last = true
-				last = c
-				break
-			}
-			changes <- c
-			if c = next; c.pid == 0 {
-				c, ok = wait(0)
+		defer close(changes)
+		for {
+			var c change
+			var err error
+			switch c.pid, err = syscall.Wait4(-1, &c.status, syscall.WUNTRACED, nil); err {
+			case nil:
+				changes <- c
+			case syscall.EINTR:
+			default:
+				return
 			}
 		}
-		changes <- last
 	}()
 	return changes
 }
 
-// wait waits for a child. It returns false if there is none, and no pid if none has changed.
-func wait(options int) (c change, ok bool) {
-	for {
-		pid, err := syscall.Wait4(-1, &c.status, options|syscall.WUNTRACED, nil)
-		if err != syscall.EINTR {
-			c.pid = pid
-			return c, err == nil
-		}
-	}
-}
-
-// watch ends the command when it has to end, and returns when nothing is left of it.
+// watch ends the command when it must, and returns when no descendant is left.
 func (g *inside) watch(pipe *os.File, changes <-chan change) {
 	defer runtime.KeepAlive(pipe)
+
 	fd := int(pipe.Fd())
+	_ = syscall.SetNonblock(fd, true) // can't fail for an open pipe
 	news, alive := readable(fd), true
 	timer := time.NewTimer(0)
 	for {
 		var read chan struct{}
 		select {
 		case read = <-news:
-		case c := <-changes:
-			if c.last {
-				changes = nil
+		case c, ok := <-changes:
+			if !ok {
+				changes = nil // the guard has no child left
 			}
 			g.changed(c)
 		case <-timer.C:
 		}
 
-		// This process may have been paused, and newer requests may wait.
+		// If this process was paused, newer requests can be waiting.
 		if alive {
 			if alive = g.drain(fd); !alive {
 				news = nil
@@ -225,10 +231,11 @@ func (g *inside) watch(pipe *os.File, changes <-chan change) {
 			}
 		}
 
-		if changes == nil && !groupLeft(g.pid) {
+		if changes == nil && len(descendants(g.pid, os.Getpid(), nil)) == 0 {
 			g.tell(Gone, 0)
 			return
 		}
+
 		timer.Reset(min(g.act(), tick))
 	}
 }
@@ -246,9 +253,9 @@ func (g *inside) request(r record) {
 	}
 }
 
-// trust notes until when the command may run.
+// trust sets the time until which the command may run.
 func (g *inside) trust(until instant) {
-	// Nothing puts off an end that was decided, though newer trust is read before it is acted on.
+	// An end that was decided stays decided, even if the pipe has newer trust.
 	if g.termed || g.ending {
 		g.killAt = min(g.killAt, until)
 		return
@@ -256,7 +263,7 @@ func (g *inside) trust(until instant) {
 	g.killAt, g.termAt = until, until-g.grace
 }
 
-// end makes the command end now, or after so many nanoseconds of grace.
+// end ends the command: SIGTERM now, and SIGKILL after grace (in nanoseconds).
 func (g *inside) end(grace int64) {
 	now := clock()
 	g.ending = true
@@ -264,7 +271,7 @@ func (g *inside) end(grace int64) {
 	g.termAt = min(g.termAt, now)
 }
 
-// changed notes that a child has ended or was stopped. What the command leaves behind ends with it.
+// changed handles a change of a child. If the command has ended, its background processes end too.
 func (g *inside) changed(c change) {
 	switch {
 	case c.pid != g.pid:
@@ -276,7 +283,7 @@ func (g *inside) changed(c change) {
 	}
 }
 
-// act does what is due, and returns for how long nothing is.
+// act sends the signals that are due, and returns how long nothing is due.
 func (g *inside) act() time.Duration {
 	now := clock()
 	switch {
@@ -286,21 +293,23 @@ func (g *inside) act() time.Duration {
 		if g.kills++; g.kills < hasty {
 			return 0
 		}
+
 		return retry
 	case now >= g.termAt && !g.termed:
 		g.doubt()
 		g.termed = true
 		g.killAt = min(g.killAt, now+g.grace)
 		signalAll(g.pid, os.Getpid(), nil, syscall.SIGTERM)
-		signalAll(g.pid, os.Getpid(), nil, syscall.SIGCONT) // a stopped process does not hear
+		signalAll(g.pid, os.Getpid(), nil, syscall.SIGCONT) // a stopped process can't handle SIGTERM
 	}
+
 	if g.termed {
 		return time.Duration(g.killAt - now)
 	}
 	return time.Duration(g.termAt - now)
 }
 
-// doubt tells zkr if the command ends because trust runs out.
+// doubt reports to zkr that the command ends because trust ends.
 func (g *inside) doubt() {
 	if !g.ending {
 		g.ending = true
@@ -309,49 +318,47 @@ func (g *inside) doubt() {
 }
 
 func (g *inside) killAll(now instant) {
+	g.cgroup.kill()
 	left := signalAll(g.pid, os.Getpid(), nil, syscall.SIGKILL)
+
 	if g.killing == 0 {
 		g.killing = now
 	}
+
 	if !g.told && now-g.killing > int64(stuckAfter) && len(left) > 0 {
 		g.told = true
 		g.tell(Stuck, int64(left[0]))
 	}
 }
 
-// signalAll sends a signal to all descendants of root, but for those below skip, and returns which
-// of them are alive. SIGKILL goes to their process groups as well, at one moment for all of a group:
-// none escapes by forking. Where descendants are not known it sends the signal to the process group.
+// signalAll sends a signal to all descendants of root (except those below skip) and returns the
+// descendants that are still alive. SIGKILL also goes to their process groups: it hits a whole
+// group at one moment, so a process can't escape by forking.
 func signalAll(group, root int, skip func(int) bool, s syscall.Signal) (alive []int) {
-	all, known := descendants(root, skip)
+	all := descendants(group, root, skip)
+
 	groups := make(map[int]bool)
 	for _, p := range all {
 		if s == syscall.SIGKILL && isOurs(p, group, all) {
 			groups[p.group] = true
 		}
+
 		if !p.dead {
 			alive = append(alive, p.pid)
-			_ = syscall.Kill(p.pid, s) // it may have ended, and what stays is looked for again
+			_ = syscall.Kill(p.pid, s) // it may have ended; the next round finds it if not
 		}
 	}
+
 	for g := range groups {
 		_ = syscall.Kill(-g, s) // as above
 	}
-	if known || group == 0 {
-		return alive
-	}
-
-	_ = syscall.Kill(-group, s) // as above
-	if groupLeft(group) {
-		return []int{group}
-	}
-	return nil
+	return alive
 }
 
-// isOurs reports whether all of the process group of a descendant are descendants: it is the
-// command's, or of a session that one of them has begun, or led by one of them.
+// isOurs reports whether a process group has only descendants: it is the command's group, or a
+// descendant leads the group or its session.
 func isOurs(p process, command int, all []process) bool {
-	if p.group <= 1 || p.group == command { // a process that has just ended has none
+	if p.group <= 1 || p.group == command { // a process that has just ended has no group
 		return p.group > 1
 	}
 	if own, err := unix.Getsid(0); err == nil && p.session != own {
@@ -360,5 +367,5 @@ func isOurs(p process, command int, all []process) bool {
 	return slices.ContainsFunc(all, func(other process) bool { return other.pid == p.group })
 }
 
-// tell tells zkr, if it is still there.
+// tell sends zkr an event, if zkr is still there.
 func (g *inside) tell(k Kind, value int64) { _ = record{k, value}.writeTo(g.status) }

@@ -5,9 +5,12 @@ package guard
 import (
 	"encoding/binary"
 	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// A record is what zkr and its guard tell each other. What the guard tells is an [Event].
+// A record is a message between zkr and its guard. Records from the guard become an [Event].
 type record Event
 
 // A Kind is the kind of an Event.
@@ -15,40 +18,49 @@ type Kind int64
 
 const (
 	// From zkr to the guard.
-	trusted Kind = iota + 1 // until then, by the clock: after that the command must be gone
-	signal                  // send this signal to the command
-	end                     // end the command, with grace
-	kill                    // end it without
+	trusted Kind = iota + 1 // the command may run until this instant
+	signal                  // send the command this signal
+	end                     // end the command with grace
+	kill                    // kill the command at once
 
 	// From the guard to zkr.
 
-	Started // the command runs, as this process
-	Failed  // the command could not be started, for this errno
-	Stopped // the command was stopped by this signal, such as SIGTSTP
-	Doubted // trust runs out, so the command is being ended
-	Exited  // the command has ended, with this wait status. What it has left behind ends now
-	Stuck   // this process does not end, though it was killed
-	Gone    // nothing is left of the command
+	Started // the command runs and has this process ID
+	Failed  // the command could not be started (errno)
+	Stopped // this signal (SIGTSTP, say) stopped the command
+	Doubted // trust ends, so the guard ends the command
+	Exited  // the command has ended with this wait status; its background processes end now
+	Stuck   // this process was killed but does not end
+	Gone    // no descendant is left
 )
 
-// size of a record in bytes. A pipe takes so few at once or not at all.
+// size is the length of a record in bytes. A pipe takes that few bytes as a whole or not at all.
 const size = 16
 
-func (r record) writeTo(w io.Writer) error {
-	var b [size]byte
-	binary.NativeEndian.PutUint64(b[:], uint64(r.Kind))
-	binary.NativeEndian.PutUint64(b[8:], uint64(r.Value))
-	_, err := w.Write(b[:])
-	return err
+func (r record) writeTo(w io.Writer) error { return binary.Write(w, binary.NativeEndian, r) }
+
+func readRecord(from io.Reader) (r record, err error) {
+	err = binary.Read(from, binary.NativeEndian, &r)
+	return r, err
 }
 
-func readRecord(r io.Reader) (record, error) {
-	var b [size]byte
-	if _, err := io.ReadFull(r, b[:]); err != nil {
-		return record{}, err
+// An instant is a number of nanoseconds on a clock that all processes of a machine share. The clock
+// goes on while the machine sleeps.
+type instant = int64
+
+func clock() instant {
+	var t unix.Timespec
+	if err := unix.ClockGettime(clockID, &t); err != nil {
+		return time.Now().UnixNano()
 	}
-	return record{
-		Kind:  Kind(binary.NativeEndian.Uint64(b[:])),
-		Value: int64(binary.NativeEndian.Uint64(b[8:])),
-	}, nil
+	return t.Nano()
+}
+
+// at returns t on that clock. t has two clocks of its own (monotonic and wall), and the clock that
+// went further counts. If this process is paused in here, the instant is too early, which is the
+// safe side.
+func at(t time.Time) instant {
+	began := clock()
+	now := time.Now()
+	return began + int64(min(t.Sub(now), t.Round(0).Sub(now.Round(0))))
 }

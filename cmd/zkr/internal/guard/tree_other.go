@@ -10,26 +10,43 @@ import (
 
 const clockID = unix.CLOCK_MONOTONIC
 
-func rename() {} // it has the name of the file
+func rename() {} // listings show the file's name
 
 func adopt() error { return nil }
 
 func dieWith(*syscall.SysProcAttr) {}
 
-// groupLeft reports whether a process of the group is left, a child of ours or not.
-func groupLeft(group int) bool { return group > 0 && syscall.Kill(-group, 0) != syscall.ESRCH }
-
-// A process is what is known of a descendant.
+// A process is the record of descendants.
 type process struct {
 	pid, group, session int
 	dead                bool
 }
 
-// descendants finds none: the process group is all that is known here.
-func descendants(int, func(int) bool) ([]process, bool) { return nil, false }
+// descendants returns what is left of the process group, because only that is known here. A
+// negative process ID means a group.
+func descendants(group, _ int, _ func(int) bool) []process {
+	if group > 0 && syscall.Kill(-group, 0) != syscall.ESRCH {
+		return []process{{pid: -group}}
+	}
+	return nil
+}
 
-// Usable returns nil: the process group can be ended.
+// Usable returns nil because the process group can be ended.
 func Usable() error { return nil }
 
-// unreaped finds none: nothing is adopted here.
+// parentOf returns 0 because nothing tells the parent here.
+func parentOf(int) int { return 0 }
+
+// A cgroup is nothing because this system has no control groups.
+type cgroup string
+
+func newCgroup() cgroup { return "" }
+
+func (cgroup) start(_ *syscall.SysProcAttr, start func() error) error { return start() }
+
+func (cgroup) kill() {}
+
+func (cgroup) remove() {}
+
+// unreaped finds none because nothing is adopted here.
 func unreaped(func(int) bool) []int { return nil }

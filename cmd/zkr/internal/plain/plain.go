@@ -1,5 +1,5 @@
-// Package plain makes text of any origin safe to be shown: on a terminal, which could obey it, and
-// on a page, where it could look like something else.
+// Package plain makes foreign text safe to show. A terminal could obey such text, and on a page it
+// could look like something else.
 package plain
 
 import (
@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns text as it is if a terminal shows each of its characters, and quoted as in Go
-// otherwise. Text that begins with a quotation mark, or is empty, is quoted, too.
+// Text returns text as it is if a terminal can show all its characters. Otherwise it returns the
+// text quoted as in Go. Empty text, and text that begins with a quotation mark, is quoted too.
 func Text(text string) string {
 	if text != "" && text[0] != '"' && utf8.ValidString(text) && strings.IndexFunc(text, Unprintable) < 0 {
 		return text
@@ -18,25 +18,19 @@ func Text(text string) string {
 	return strconv.Quote(text)
 }
 
-// Unprintable reports whether a terminal may do something else with a character than show it.
+// Unprintable reports whether a terminal can do anything but show a character.
 func Unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// Line returns a line with each unprintable character escaped as in Go.
+// Line returns a line with unprintable characters escaped as in Go.
 func Line(line string) string {
-	var b strings.Builder
-	for i, r := range line {
-		_, size := utf8.DecodeRuneInString(line[i:])
-		if r != utf8.RuneError && !Unprintable(r) || r == utf8.RuneError && size > 1 {
-			b.WriteRune(r)
-			continue
-		}
-		quoted := strconv.Quote(line[i : i+size])
-		b.WriteString(quoted[1 : len(quoted)-1])
-	}
-	return b.String()
+	quoted := strconv.Quote(line)
+	return unquote.Replace(quoted[1 : len(quoted)-1])
 }
 
-// Session returns a session's ID as the servers write it. 0 is empty.
+// unquote takes back what [strconv.Quote] does to printable characters.
+var unquote = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
+
+// Session returns a session's ID as the servers write it. For 0 it is empty.
 func Session(id int64) string {
 	if id == 0 {
 		return ""

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// leases recognises Curator's InterProcessSemaphoreV2: a lock for those that ask, and leases.
+// leases recognises Curator's InterProcessSemaphoreV2. It has a lock for clients that ask, and
+// leases for clients that hold.
 func (sv *survey) leases(ctx context.Context, l *listing, p *Place) error {
 	if !l.has("leases") || !l.has("locks") {
 		return nil
@@ -22,6 +23,7 @@ func (sv *survey) leases(ctx context.Context, l *listing, p *Place) error {
 		if err != nil {
 			return err
 		}
+
 		for _, n := range nodes {
 			p.Contenders = append(p.Contenders, n.contender(part.state))
 		}
@@ -29,14 +31,15 @@ func (sv *survey) leases(ctx context.Context, l *listing, p *Place) error {
 	return nil
 }
 
-// foreignMembers recognises Curator's and kazoo's double barrier, by its gate, and kazoo's
-// semaphore, by the number of its leases.
+// foreignMembers recognises the double barriers of Curator and kazoo (by their gate) and kazoo's
+// semaphore (by the number of its leases).
 func (sv *survey) foreignMembers(ctx context.Context, l *listing, p *Place) error {
 	isMember := func(child string) bool { return uuids.MatchString(child) || kazoos.MatchString(child) }
 	if !slices.ContainsFunc(l.children, isMember) {
 		return nil
 	}
 
+	// A gate makes it a double barrier.
 	state := Holds
 	if l.has("ready") {
 		p.Recipe, state = DoubleBarrier, Inside
@@ -45,9 +48,11 @@ func (sv *survey) foreignMembers(ctx context.Context, l *listing, p *Place) erro
 		if err != nil {
 			return err
 		}
+
 		if p.Permits = permitsOf(data); p.Permits == 0 {
-			return nil // any group may have such members
+			return nil // any group can have such members
 		}
+
 		p.Recipe = Semaphore
 	}
 

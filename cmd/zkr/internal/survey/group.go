@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// members adds the members of a group, in order of joining. Where the place has a recipe already,
-// they are not of it.
+// members adds the members of a group in order of joining. If the place has a recipe already, the
+// nodes are not part of it.
 func (sv *survey) members(ctx context.Context, p *Place, names []name) error {
 	if len(names) == 0 {
 		return nil
@@ -18,6 +18,7 @@ func (sv *survey) members(ctx context.Context, p *Place, names []name) error {
 		return err
 	}
 
+	// The names say nothing about the order.
 	slices.SortFunc(nodes, func(a, b node) int {
 		return cmp.Or(cmp.Compare(a.stat.Czxid, b.stat.Czxid), cmp.Compare(a.name.node, b.name.node))
 	})
@@ -34,16 +35,8 @@ func (sv *survey) members(ctx context.Context, p *Place, names []name) error {
 	return nil
 }
 
-// memberLibrary says whose member has this name. Ours and Curator's choose their names freely.
-func memberLibrary(name string) Library {
-	if parties.MatchString(name) {
-		return Kazoo
-	}
-	return Unknown
-}
-
-// ephemeralBarriers returns the children that are barriers of ours that fall with a session, and
-// claims the nodes beside them.
+// ephemeralBarriers returns the children that are ephemeral barriers of ours, and claims the nodes
+// beside them.
 func (l *listing) ephemeralBarriers() map[string]bool {
 	barriers := make(map[string]bool)
 	l.claim(func(child string) bool {
@@ -51,6 +44,7 @@ func (l *listing) ephemeralBarriers() map[string]bool {
 		if base == nil || !l.has(base[1]) {
 			return false
 		}
+
 		barriers[base[1]] = true
 		return true
 	})

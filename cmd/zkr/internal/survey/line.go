@@ -1,26 +1,25 @@
 package survey
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// A lineRecipe is a recipe whose contenders stand in line.
+// A lineRecipe is a recipe whose contenders wait in line.
 type lineRecipe struct {
 	recipe Recipe
-	kinds  []string // of one of these a child must be
-	others []string // these belong to it, too
+	kinds  []string // a child must be of one of these kinds
+	others []string // children of these kinds belong to the recipe too
 }
 
-// The recipes with a line, the more telling names first.
+// The recipes with a line. More specific names come first.
 var lineRecipes = []lineRecipe{
 	{Semaphore, permitKinds, nil},
 	{RWLock, slices.Concat(readKinds, writeKinds), lockKinds},
@@ -36,6 +35,8 @@ func (sv *survey) line(ctx context.Context, l *listing, p *Place) error {
 		if !inLine && !slices.ContainsFunc(l.children, keeper) {
 			continue
 		}
+
+		// Without permits in its node, a path with a keeper alone is no semaphore.
 		if recipe.recipe == Semaphore {
 			data, _, err := sv.get(ctx, l.path)
 			if p.Permits = permitsOf(data); err != nil || p.Permits == 0 && !inLine {
@@ -51,32 +52,9 @@ func (sv *survey) line(ctx context.Context, l *listing, p *Place) error {
 	return nil
 }
 
-// claimNames claims the contenders of these kinds, and returns them in order of arrival.
-func (l *listing) claimNames(kinds ...string) []name {
-	names := l.names(kinds...)
-	l.claim(func(child string) bool { _, ok := parseName(child, kinds...); return ok })
-	return names
-}
-
-// names returns the contenders of these kinds in order of arrival.
-func (l *listing) names(kinds ...string) (names []name) {
-	for _, child := range l.children {
-		if n, ok := parseName(child, kinds...); ok {
-			names = append(names, n)
-		}
-	}
-
-	slices.SortStableFunc(names, name.compare)
-	return names
-}
-
-// compare orders names by their sequence numbers alone. Those after the counter's end come last.
-func (n name) compare(other name) int {
-	return cmp.Compare(uint32(n.sequence), uint32(other.sequence))
-}
-
-// holders returns which of the contenders hold: one for each element of names.
+// holders reports for each of the names whether that contender holds.
 func holders(p *Place, names []name) []bool {
+	// Each recipe lets other contenders in: the first, the first readers, or the first of each key.
 	hold := make([]bool, len(names))
 	for i, n := range names {
 		switch p.Recipe {
@@ -93,15 +71,13 @@ func holders(p *Place, names []name) []bool {
 	return hold
 }
 
-func (n name) isReader() bool { return n.kind == "read" || n.kind == "READ" || n.kind == "rlock" }
-
-// permitsOf returns the number of a semaphore's permits, which its path's node has, or 0.
+// permitsOf returns the number of permits in the data of a semaphore's node (or 0).
 func permitsOf(data []byte) int {
 	permits, _ := strconv.Atoi(strings.TrimSpace(string(data)))
 	return max(permits, 0)
 }
 
-// contend reads the contenders with these names, of which some hold.
+// contend reads the contenders with these names. hold says which of them hold.
 func (sv *survey) contend(ctx context.Context, p *Place, names []name, hold []bool) error {
 	if len(names) > sv.contenders {
 		p.note("%d more in line were not read", len(names)-sv.contenders)
@@ -115,8 +91,8 @@ func (sv *survey) contend(ctx context.Context, p *Place, names []name, hold []bo
 		return err
 	}
 
-	// Contenders that have gone since the listing are left out. That does not make others holders:
-	// they may not know yet.
+	// Leave out contenders that have gone since the listing. The next contenders don't hold because
+	// of that: they may not have noticed yet.
 	state := make(map[string]State)
 	for i, n := range names {
 		state[n.node] = Waits
@@ -130,82 +106,59 @@ func (sv *survey) contend(ctx context.Context, p *Place, names []name, hold []bo
 		c := n.contender(state[n.node])
 		c.Mode = n.mode(p.Recipe)
 		if len(names) == 1 && p.Recipe == Lock && strings.Contains(n.node, layout.Lingering) {
-			c.Mode = "lingers" // with others in line it would be in use, or be given back
+			c.Mode = "lingers" // with others in line it is in use or will be given back
 		}
-		if sv.memory != nil && n.marksRelease() {
+
+		// A contender that waited and then held alone makes a marker when it releases: see
+		// recipe.MarkerSuffix.
+		if sv.memory != nil && n.library == Ours && (n.kind == "lock" || n.kind == "write") {
 			sv.memory.note(join(p.Path, n.node), c.State)
 		}
+
+		// An owner has one node. A second node is left over from a request whose outcome was
+		// unknown.
 		if first := seen[n.owner]; n.owner != "" && first != "" && c.Orphan == "" {
 			c.Orphan = fmt.Sprintf("second node of the contender of %s", first)
 		}
+
 		if n.owner != "" && seen[n.owner] == "" {
 			seen[n.owner] = n.node
 		}
+
 		if n.sequence < 0 || n.sequence > recipe.MaxSequence {
 			p.note("sequence numbers run out: delete the path while it is not in use")
 		}
+
 		p.Contenders = append(p.Contenders, c)
 	}
 
 	p.Notes = slices.Compact(p.Notes)
+	if p.Recipe == Lock {
+		p.Use = use(nodes)
+	}
 
-	// The holders first: keys of a once do not wait for each other.
+	// Holders come first because the keys of a once have lines of their own.
 	slices.SortStableFunc(p.Contenders, func(a, b Contender) int { return rank(a) - rank(b) })
 	return nil
 }
 
-// marksRelease reports whether the contender's release makes a marker, if there were others when it
-// came: those of ours do that hold alone. See [recipe.MarkerSuffix].
-func (n node) marksRelease() bool {
-	return n.library == Ours && (n.kind == "lock" || n.kind == "write")
-}
-
-func rank(c Contender) int {
-	if c.State == Waits {
-		return 1
-	}
-	return 0
-}
-
-// mode says what a contender asks for, where a recipe has several such things.
-func (n name) mode(r Recipe) string {
-	switch {
-	case r == RWLock && n.isReader():
-		return "read"
-	case r == RWLock:
-		return "write"
-	case r == Once:
-		return n.key
-	}
-	return ""
-}
-
-// contender describes the node of a contender in this state.
-func (n node) contender(state State) Contender {
-	c := Contender{
-		Node: n.name.node, State: state, Library: n.library,
-		Token: n.stat.Czxid, Since: created(n.stat), Owner: OwnerOf(n.data),
-		Data: n.data[:min(len(n.data), maxData)], Cut: len(n.data) > maxData,
-	}
-
-	// The holder has written to its node when it was granted what it waited for.
-	if o := c.Owner; state == Holds && !o.HeldSince.IsZero() {
-		c.Held = o.HeldSince
-		if o.AskedBack.IsZero() && n.stat.Mtime > 0 {
-			c.Held = time.UnixMilli(n.stat.Mtime).UTC()
-		}
+// use returns the use of a line of locks: a lock or an election. Both have the same names, so only
+// the data of the nodes can tell. A lock writes owner data (unless its user gives other data), a
+// candidate publishes any value, and zkr elect marks its own.
+func use(nodes []node) string {
+	lock, election := false, false
+	for _, n := range nodes {
+		_, said := protocol.ParseProcess(n.data)
+		candidate := said && OwnerOf(n.data).Candidate
+		election = election || candidate
+		lock = lock || said && !candidate || n.library == ZKLock || strings.Contains(n.node, layout.Lingering)
 	}
 
 	switch {
-	case isHidden(n.stat):
-		c.Session = n.session
-	case !isEphemeral(n.stat):
-		c.Orphan = "not ephemeral: it stays when its owner has gone"
-	case n.session != 0 && n.session != n.stat.EphemeralOwner:
-		c.Session = n.stat.EphemeralOwner
-		c.Orphan = fmt.Sprintf("its name is of session %#x", n.session)
-	default:
-		c.Session = n.stat.EphemeralOwner
+	case lock && !election:
+		return "lock"
+	case election && !lock:
+		return "election"
 	}
-	return c
+	return "lock or election"
 }

@@ -17,49 +17,49 @@ import (
 )
 
 const (
-	// namesPerSecond bounds how often a long listing is read again.
+	// namesPerSecond limits how often a long listing is read again.
 	namesPerSecond = 10_000
 
-	// refusedFor is for how long a node that may not be read is not asked for again.
+	// refusedFor is the pause after a refusal (by an ACL) before the node is read again.
 	refusedFor = 10 * time.Second
 
-	// queuesPerLook is of how many queues the elements are read again, if a look may do that.
+	// queuesPerLook is the number of queues whose elements one look can read again.
 	queuesPerLook = 2
 
-	// queueRest is how long the elements of a queue are left alone.
+	// queueRest is the least time between two reads of a queue's elements.
 	queueRest = 2 * time.Second
 
-	// markerTime is more than it takes to begin to watch for a marker.
+	// markerTime is longer than the client needs to set the watch for a marker.
 	markerTime = time.Second
 )
 
-// A memory is what was read under one session. Its watches say what has changed since.
+// A memory has everything that was read under one session. Its watches report changes since then.
 type memory struct {
 	session   int64
-	requests  *atomic.Int64 // of this and all former memories
-	confirmed atomic.Int64  // when the last Sync that was answered was sent, as time.Time.UnixNano
+	requests  *atomic.Int64 // counts the requests of this and all former memories
+	confirmed atomic.Int64  // when the last Sync with an answer was sent (UnixNano)
 
 	mu      sync.Mutex
-	look    int              // the number of the present one
+	look    int              // the number of the present look
 	data    map[string]*seen // by path
-	lists   map[string]*seen // likewise, of children
+	lists   map[string]*seen // listings of children, by path
 	queues  map[string]*elements
-	refresh map[string]bool // the queues whose elements are to be read again
+	refresh int // how many queues this look can still read again
 }
 
-// seen is a node that was read, or its children.
+// seen is a node, or a listing of its children, as it was read.
 type seen struct {
 	watch   *recipe.Watch
 	stat    *zk.Stat // nil if there is no such node
 	names   []string // sorted
-	err     error    // instead of all but the Stat: the server refuses
+	err     error    // the server refuses: only the Stat is known
 	read    time.Time
-	look    int       // the last one that asked for it
+	look    int       // the last look that needed it
 	waited  bool      // it was seen in line behind others, so it marks its release
 	expects time.Time // since when its release marker is watched for; zero if it is not
 }
 
-// elements is what was found in a queue.
+// elements has the elements of a queue as they were read.
 type elements struct {
 	found      Entries
 	contenders []Contender
@@ -79,22 +79,14 @@ func (m *memory) begin(queues bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.look++
-	m.refresh = make(map[string]bool)
-	if !queues {
-		return
-	}
-
-	// Those that were read longest ago come first.
-	paths := slices.SortedFunc(maps.Keys(m.queues), func(a, b string) int {
-		return m.queues[a].read.Compare(m.queues[b].read)
-	})
-	for _, path := range paths[:min(queuesPerLook, len(paths))] {
-		m.refresh[path] = time.Since(m.queues[path].read) > queueRest
+	m.refresh = 0
+	if queues {
+		m.refresh = queuesPerLook
 	}
 }
 
-// finish ends a look. It forgets what the look has not asked for, and returns how the holders among
-// that have ended.
+// finish ends a look. It forgets all nodes that the look did not need, and returns how their
+// holders ended.
 func (m *memory) finish() map[string]End {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,6 +97,7 @@ func (m *memory) finish() map[string]End {
 		if s.look == m.look {
 			continue
 		}
+
 		delete(m.data, node)
 		switch {
 		case s.err != nil || s.stat == nil:
@@ -115,13 +108,15 @@ func (m *memory) finish() map[string]End {
 			ended[node] = Lost
 		}
 
+		// The Pzxid of the parent names the transaction that deleted the node (or a later change).
 		if l := m.lists[path.Dir(node)]; l != nil && l.look == m.look && l.err == nil && l.stat != nil && isEphemeral(s.stat) {
 			d := death{s.stat.EphemeralOwner, l.stat.Pzxid}
 			deaths[d] = append(deaths[d], node)
 		}
 	}
 
-	// A transaction that deletes nodes of one session at several paths is that session's end.
+	// If one transaction deletes nodes of a session at several paths, it's the end of that session.
+	// (A release deletes one node.)
 	for _, nodes := range deaths {
 		if slices.ContainsFunc(nodes, func(node string) bool { return path.Dir(node) != path.Dir(nodes[0]) }) {
 			for _, node := range nodes {
@@ -135,16 +130,16 @@ func (m *memory) finish() map[string]End {
 	return ended
 }
 
-// hears reports whether the marker of s could not be missed: the watch for it was set long before
-// the server has answered last.
+// hears reports whether we'd have noticed the marker of s: its watch was set long before the
+// server's last answer.
 func (m *memory) hears(s *seen) bool {
 	return !s.expects.IsZero() && m.confirmed.Load() > s.expects.Add(markerTime).UnixNano()
 }
 
-// A death is a session whose nodes have gone, and the transaction in which they have.
+// A death is a transaction that deleted nodes of a session.
 type death struct{ session, zxid int64 }
 
-// changed reports whether a watch has fired whose node may be read again.
+// changed reports whether a watch has fired for a node that can be read again.
 func (m *memory) changed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,11 +153,12 @@ func (m *memory) changed() bool {
 	return false
 }
 
-// stale reports whether the server has told of a change.
+// stale reports whether the server has sent an event for s.
 func (s *seen) stale() bool {
 	if s.err != nil {
 		return time.Since(s.read) > refusedFor
 	}
+
 	select {
 	case <-s.watch.Changed():
 		return true
@@ -177,7 +173,8 @@ func (s *seen) resting() bool {
 	return s.err == nil && time.Since(s.read) < pause
 }
 
-// get reads a node, unless it is remembered. One that may not be read has a Stat and no data.
+// get reads a node unless the memory has it. If the node can't be read, it returns a Stat without
+// data.
 func (m *memory) get(ctx context.Context, s *recipe.Session, path string) ([]byte, *zk.Stat, error) {
 	found, err := m.recall(ctx, s, m.data, path, s.Watch)
 	if err != nil || found.err != nil || found.stat == nil {
@@ -186,14 +183,14 @@ func (m *memory) get(ctx context.Context, s *recipe.Session, path string) ([]byt
 	return found.watch.Data(), found.stat, nil
 }
 
-// children lists a node, unless that is remembered. The caller must not change the names. A node
-// that may not be listed has a Stat and an error.
+// children lists a node unless the memory has the listing. The caller must not change the names. If
+// the node can't be listed, it returns a Stat and an error.
 func (m *memory) children(ctx context.Context, s *recipe.Session, path string) ([]string, *zk.Stat, error) {
 	found, err := m.recall(ctx, s, m.lists, path, s.WatchChildren)
 	return found.names, found.stat, cmp.Or(err, found.err)
 }
 
-// recall returns what is remembered of a path, and reads it if nothing is, or if it has changed.
+// recall returns the memory of a path. It reads the path if there is none or if it has changed.
 func (m *memory) recall(
 	ctx context.Context, s *recipe.Session, nodes map[string]*seen, path string, watch func(string) *recipe.Watch,
 ) (*seen, error) {
@@ -207,13 +204,14 @@ func (m *memory) recall(
 	look := m.look
 	m.mu.Unlock()
 
+	// A refusal is believed for a while.
 	if known != nil && known.err != nil && !known.stale() {
 		return known, nil
 	} else if known != nil && known.err == nil {
 		if known.stale() && known.resting() {
 			return known, nil
 		}
-		// After a reconnect this asks the server.
+		// After a reconnect, Current asks the server.
 		if same, err := known.watch.Current(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return &seen{}, err
 		} else if same && !known.stale() {
@@ -221,13 +219,15 @@ func (m *memory) recall(
 		}
 	}
 
+	// If a change overtook the read, read again.
 	for {
 		fresh := &seen{watch: watch(path), read: time.Now(), look: look, waited: was.waited, expects: was.expects}
 		m.requests.Add(1)
 		same, err := fresh.watch.Current(ctx)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
-			// The listing of its parent is watched. What was remembered is no part of this look.
+			// The watch on the parent's listing reports the node's return. The node is no part of
+			// this look.
 			m.mu.Lock()
 			if known != nil {
 				known.look = 0
@@ -245,7 +245,7 @@ func (m *memory) recall(
 		case !same:
 			continue
 		default:
-			if fresh.stat, err = fresh.watch.Ready(ctx); err != nil { // ctx may have ended since
+			if fresh.stat, err = fresh.watch.Ready(ctx); err != nil { // ctx can have ended since
 				return &seen{}, err
 			}
 			fresh.names = slices.Sorted(slices.Values(fresh.watch.Children()))
@@ -258,8 +258,8 @@ func (m *memory) recall(
 	}
 }
 
-// note notes the state of a contender that was read and marks its release if it has had to wait. If
-// it holds now, note begins to watch for its marker.
+// note records the state of a contender that marks its release after a wait. Once the contender
+// holds, note watches for the marker.
 func (m *memory) note(path string, state State) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -273,12 +273,13 @@ func (m *memory) note(path string, state State) {
 	case !s.waited || !s.expects.IsZero():
 		return
 	}
+
 	s.watch.ExpectMarker()
 	s.expects = time.Now()
 	m.requests.Add(1)
 }
 
-// elements fills in what is remembered of a queue, and reports whether that suffices.
+// elements fills in the elements of a queue from the memory, and reports whether that is enough.
 func (m *memory) elements(p *Place) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -287,9 +288,17 @@ func (m *memory) elements(p *Place) bool {
 	}
 
 	e := m.queues[p.Path]
-	if e == nil || m.refresh[p.Path] {
+	if e == nil {
 		return false
 	}
+
+	// A queue rests while the other queues have their turns.
+	rest := max(queueRest, time.Duration(len(m.queues)/queuesPerLook)*time.Second)
+	if m.refresh > 0 && time.Since(e.read) > rest {
+		m.refresh--
+		return false
+	}
+
 	e.look = m.look
 	p.Entries.Reserved, p.Entries.Looked, p.Entries.Oldest = e.found.Reserved, e.found.Looked, e.found.Oldest
 	p.Contenders = append(p.Contenders, e.contenders...)
@@ -297,7 +306,7 @@ func (m *memory) elements(p *Place) bool {
 	return true
 }
 
-// keepElements remembers what was read of a queue.
+// keepElements puts the elements of a queue into the memory.
 func (m *memory) keepElements(p *Place) {
 	const each, reserved = 64, 2 // see queue.Queue.List
 	m.requests.Add(int64(2 + min(p.Entries.Length, max(each, p.Entries.Looked)) + reserved*p.Entries.Reserved))

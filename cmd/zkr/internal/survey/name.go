@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -9,10 +10,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// A Library is whose nodes are spelt in a way.
+// A Library is a client library, recognised by the spelling of its nodes' names.
 type Library string
 
-// The libraries that are told apart.
+// The libraries that can be told apart.
 const (
 	Ours    Library = "zkrecipes"
 	ZKLock  Library = "zk.Lock" // of go-zookeeper
@@ -21,19 +22,19 @@ const (
 	Unknown Library = "unknown"
 )
 
-// A name is the name of a contender's node, taken apart.
+// A name is the parsed name of a contender's node.
 type name struct {
 	node     string
-	kind     string // as it is spelt, without its separators: "lock", "READ"
+	kind     string // as in the name, without separators ("lock", "READ")
 	sequence int32
 	library  Library
-	owner    string // tells the contender from all others; empty if the name does not
-	session  int64  // that the name claims to belong to, or 0
-	permits  int    // of a double barrier, in the names of its members; 0 without
-	key      string // of package once
+	owner    string // unique for each contender; empty if the name has none
+	session  int64  // the session in the name, or 0
+	permits  int    // the size of a double barrier, in its members' names; 0 without
+	key      string // the key of a once
 }
 
-// The kinds of contenders in the lines of all recipes, as they are spelt.
+// The kinds of contenders of all recipes, as they are spelt in names.
 var (
 	lockKinds   = []string{"lock-", "__lock__"}
 	readKinds   = []string{"read-", "__READ__", "__rlock__"}
@@ -55,8 +56,8 @@ var (
 	barrierID = regexp.MustCompile(`^(.+)-[0-9a-f]{16}-[0-9a-f]{8}-barrier$`)             // beside an ephemeral barrier
 )
 
-// parseName takes a node's name apart if it ends in one of the kinds and a sequence number, and
-// reports whether it does.
+// parseName parses a name that ends in one of the kinds and a sequence number, and reports whether
+// it does.
 func parseName(node string, kinds ...string) (name, bool) {
 	parsed, ok := line.ParseName(node, kinds...)
 	if !ok {
@@ -67,12 +68,14 @@ func parseName(node string, kinds ...string) (name, bool) {
 	head := node[:len(node)-len(number)-len(parsed.Kind)]
 	n := name{node: node, kind: strings.Trim(parsed.Kind, "-_"), sequence: parsed.Sequence, library: Unknown}
 
+	// Our names begin with an owner. A once has its key between the owner and the kind.
 	owner, between, ours := recipe.ParseOwner(head)
 	switch {
 	case ours || parsed.Owner != recipe.Owner{}:
-		if !ours { // nothing stands between the owner and the kind
+		if !ours { // there is nothing between the owner and the kind
 			owner, between = parsed.Owner, ""
 		}
+
 		n.library, n.owner, n.session = Ours, owner.String(), owner.Session
 		n.key = between
 	case protected.MatchString(head):
@@ -85,15 +88,36 @@ func parseName(node string, kinds ...string) (name, bool) {
 	return n, true
 }
 
-// parseMember takes the name of a member of our double barrier apart.
+// parseMember parses the name of a member of our double barrier.
 func parseMember(node string) (name, bool) {
 	m, ok := layout.ParseDouble(node)
 	if !ok {
 		return name{}, false
 	}
+
 	owner, _, _ := recipe.ParseOwner(node)
 	return name{
 		node: node, kind: "member", sequence: m.Sequence, library: Ours,
 		owner: m.Owner, session: owner.Session, permits: m.Size,
 	}, true
+}
+
+// compare orders names by their sequence numbers. Numbers beyond the end of the counter come last.
+func (n name) compare(other name) int {
+	return cmp.Compare(uint32(n.sequence), uint32(other.sequence))
+}
+
+func (n name) isReader() bool { return n.kind == "read" || n.kind == "READ" || n.kind == "rlock" }
+
+// mode returns the kind of access that a contender asks for, if the recipe has several kinds.
+func (n name) mode(r Recipe) string {
+	switch {
+	case r == RWLock && n.isReader():
+		return "read"
+	case r == RWLock:
+		return "write"
+	case r == Once:
+		return n.key
+	}
+	return ""
 }

@@ -3,32 +3,22 @@ package survey
 import (
 	"bytes"
 	"context"
+	"slices"
 )
 
-// once recognises package once: calls in line to run, or records of keys.
+// once recognises package once by calls in line to run or by records of keys.
 func (sv *survey) once(ctx context.Context, l *listing, p *Place) error {
-	var names []name
-	for _, n := range l.names(onceKinds...) {
-		if n.library == Ours {
-			names = append(names, n)
-		}
-	}
+	names := slices.DeleteFunc(l.names(onceKinds...), func(n name) bool { return n.library != Ours })
 	if len(names) == 0 && !l.has("done") {
 		return nil
 	}
 
-	keys, _, err := sv.children(ctx, join(l.path, "done"))
+	// Any path can have a child named done. Only records of ours have a token.
+	records, err := sv.named(ctx, p, "done", func(string) (name, bool) { return name{}, true })
 	if err != nil {
 		return err
 	}
-	var all []name
-	for _, key := range keys {
-		all = append(all, name{node: key})
-	}
-	records, err := sv.nodes(ctx, join(l.path, "done"), all)
-	if err != nil {
-		return err
-	}
+
 	ours := len(names) > 0
 	for _, r := range records {
 		ours = ours || bytes.Contains(r.data, []byte(`"token":`))
@@ -36,16 +26,15 @@ func (sv *survey) once(ctx context.Context, l *listing, p *Place) error {
 			p.Done++
 		}
 	}
+
 	if !ours {
 		p.Done = 0
 		return nil
 	}
 
 	p.Recipe = Once
-	running := make(map[string]bool)
-	for _, n := range names {
-		running[n.node] = true
-	}
-	l.claim(func(child string) bool { return running[child] || child == "done" })
+	l.claim(func(child string) bool {
+		return child == "done" || slices.ContainsFunc(names, func(n name) bool { return n.node == child })
+	})
 	return sv.contend(ctx, p, names, holders(p, names))
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
-// records is the node beside the elements of a queue that has all else.
+// records is the node beside a queue's elements that has everything else.
 const records = "zkrecipes"
 
-// queue recognises a queue by its elements, or by its records.
+// queue recognises a queue by its elements or by its records.
 func (sv *survey) queue(ctx context.Context, l *listing, p *Place) error {
 	isElement := func(child string) bool { return entries.MatchString(child) }
 	if !l.has(records) && !slices.ContainsFunc(l.children, isElement) {
@@ -36,18 +36,22 @@ func (sv *survey) queue(ctx context.Context, l *listing, p *Place) error {
 			return err
 		}
 	}
+
+	// Reservations fire no watch, so the memory decides when to read the elements again.
 	if sv.memory == nil || !sv.memory.elements(p) {
 		if err := sv.readElements(ctx, p, elements); err != nil {
 			return err
 		}
 	}
+
+	// Queues of other libraries have no records.
 	if !hasRecords {
 		return nil
 	}
 	return sv.parties(ctx, p, owners)
 }
 
-// beside counts the elements that are reserved or delayed. It returns the directory of each.
+// beside counts the reserved and delayed elements. It returns the directory of each.
 func (sv *survey) beside(ctx context.Context, p *Place) (dirs map[string]string, err error) {
 	dirs = make(map[string]string)
 	for _, above := range []string{"held", "delayed"} {
@@ -65,6 +69,7 @@ func (sv *survey) beside(ctx context.Context, p *Place) (dirs map[string]string,
 				}
 			}
 		}
+
 		if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 			return nil, err
 		}
@@ -72,7 +77,7 @@ func (sv *survey) beside(ctx context.Context, p *Place) (dirs map[string]string,
 	return dirs, nil
 }
 
-// readElements looks at the elements themselves.
+// readElements reads the elements of a queue (only the first for Curator's DistributedQueue).
 func (sv *survey) readElements(ctx context.Context, p *Place, elements []string) error {
 	curators := func(child string) bool { return strings.HasPrefix(child, "queue-") }
 	var err error
@@ -86,14 +91,16 @@ func (sv *survey) readElements(ctx context.Context, p *Place, elements []string)
 			return strings.HasPrefix(child, "entry-")
 		}))
 	}
+
 	if err == nil && sv.memory != nil {
 		sv.memory.keepElements(p)
 	}
 	return err
 }
 
-// elements looks at the first elements, and at who has reserved them.
+// elements reads the first elements and their reservations.
 func (sv *survey) elements(ctx context.Context, p *Place, priorities bool) error {
+	// The names of elements with priorities differ.
 	var options []queue.Option
 	if priorities {
 		options = append(options, queue.WithPriorities())
@@ -107,16 +114,19 @@ func (sv *survey) elements(ctx context.Context, p *Place, priorities bool) error
 			return err
 		}
 
+		// The first element is not always the oldest (priorities come first).
 		known := !i.Since.IsZero()
 		if known && (p.Entries.Oldest.IsZero() || i.Since.Before(p.Entries.Oldest)) {
 			p.Entries.Oldest = i.Since.UTC()
 		}
+
 		p.Entries.Looked++
 		if !i.HeldSince.IsZero() {
 			p.Entries.Reserved++
 			c := Contender{Node: i.ID, State: Holds, Library: Ours, Session: i.Holder, Since: i.HeldSince.UTC(), Held: i.HeldSince.UTC()}
 			p.Contenders = append(p.Contenders, c)
 		}
+
 		if p.Entries.Looked >= sv.contenders {
 			break
 		}
@@ -124,11 +134,12 @@ func (sv *survey) elements(ctx context.Context, p *Place, priorities bool) error
 	return nil
 }
 
-// parties adds those that wait for an element or for room, and says behind what nobody stands: the
-// nodes of consumers that stay, and what consumers have that are not there. Owners are those of the
-// reserved elements.
+// parties adds the clients that wait for an element or for room. It marks orphans: consumers with
+// persistent nodes, and reservations of consumers that are not there. owners has the owner of each
+// reserved element.
 func (sv *survey) parties(ctx context.Context, p *Place, owners map[string]string) error {
-	gone := make(map[string]string) // why nobody stands behind what an owner has
+	behind := make(map[string]Owner)
+	gone := make(map[string]string) // why an owner's reservations are orphans
 	for _, owner := range owners {
 		gone[owner] = "its consumer has gone: the next one that comes puts it back"
 	}
@@ -138,18 +149,20 @@ func (sv *survey) parties(ctx context.Context, p *Place, owners map[string]strin
 			owner, _, ok := recipe.ParseOwner(child + "-")
 			return name{library: Ours, owner: child, session: owner.Session}, ok
 		})
+
 		if errors.Is(err, zk.ErrNoAuth) {
 			if dir == "consumers" {
-				clear(gone) // it is not known
+				clear(gone) // no consumer can be seen, so nothing is known
 			}
 			continue
 		} else if err != nil {
 			return err
 		}
+
 		for _, n := range nodes {
 			c := n.contender(Waits)
 			if dir == "consumers" {
-				c.State, gone[n.owner] = Member, c.Orphan
+				c.State, gone[n.owner], behind[n.owner] = Member, c.Orphan, c.Owner
 			}
 			if c.State == Waits || c.Orphan != "" {
 				p.Contenders = append(p.Contenders, c)
@@ -159,7 +172,7 @@ func (sv *survey) parties(ctx context.Context, p *Place, owners map[string]strin
 
 	for i := range p.Contenders {
 		if c := &p.Contenders[i]; c.State == Holds {
-			c.Orphan = gone[owners[c.Node]]
+			c.Orphan, c.Owner = gone[owners[c.Node]], behind[owners[c.Node]]
 		}
 	}
 	return nil

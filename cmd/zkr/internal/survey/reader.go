@@ -6,32 +6,24 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// readers is how many requests a survey has under way at a time.
+// readers is the number of requests that a survey sends at a time.
 const readers = 16
 
-// A node is a child as it was read.
-type node struct {
-	name
-	data []byte
-	stat *zk.Stat
-}
-
-// A reader reads under one session, with a limited number of requests at a time.
+// A reader reads under one session. It limits the number of requests at a time.
 type reader struct {
 	session *recipe.Session
-	memory  *memory // nil if nothing is remembered
+	memory  *memory // nil without a memory
 	slots   chan struct{}
 }
 
-// get reads a node. One that may not be read has a Stat and no data, and one that is gone neither.
-// See statOf for the Stat.
+// get reads a node. If the node can't be read, it returns a Stat without data (see statOf). If the
+// node is gone, it returns neither.
 func (r *reader) get(ctx context.Context, path string) (data []byte, stat *zk.Stat, err error) {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
@@ -39,18 +31,21 @@ func (r *reader) get(ctx context.Context, path string) (data []byte, stat *zk.St
 	if r.memory != nil {
 		return r.memory.get(ctx, r.session, path)
 	}
+
+	// Even if the data can't be read, the Stat often can.
 	data, stat, err = r.session.Get(ctx, path)
 	if errors.Is(err, zk.ErrNoAuth) {
 		stat, err = statOf(ctx, r.session, path)
 	}
+
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil, nil
 	}
 	return data, stat, err
 }
 
-// children lists a node. The names are sorted. It returns no Stat if the node is gone, and
-// [zk.ErrNoAuth] with a Stat if the node may not be listed.
+// children lists a node. The names are sorted. If the node is gone, it returns no Stat. If the node
+// can't be listed, it returns a Stat and [zk.ErrNoAuth].
 func (r *reader) children(ctx context.Context, path string) (names []string, stat *zk.Stat, err error) {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
@@ -73,7 +68,7 @@ func (r *reader) children(ctx context.Context, path string) (names []string, sta
 	return names, stat, err
 }
 
-// nodes reads children, and leaves out those that are gone.
+// nodes reads children and leaves out children that are gone.
 func (r *reader) nodes(ctx context.Context, path string, names []name) ([]node, error) {
 	found, errs := make([]node, len(names)), make([]error, len(names))
 	parallel(len(names), func(i int) {
@@ -84,13 +79,14 @@ func (r *reader) nodes(ctx context.Context, path string, names []name) ([]node, 
 	return found, cmp.Or(errs...)
 }
 
-// named reads those children of a directory below a place whose names parse knows, in order of their
-// creation.
+// named reads the children of a directory below a place in order of their creation. It leaves out
+// children that parse doesn't know.
 func (r *reader) named(ctx context.Context, p *Place, dir string, parse func(child string) (name, bool)) ([]node, error) {
 	children, _, err := r.children(ctx, join(p.Path, dir))
 	if err != nil {
 		return nil, err
 	}
+
 	var names []name
 	for _, child := range children {
 		if n, ok := parse(child); ok {
@@ -98,6 +94,7 @@ func (r *reader) named(ctx context.Context, p *Place, dir string, parse func(chi
 			names = append(names, n)
 		}
 	}
+
 	nodes, err := r.nodes(ctx, p.Path, names)
 	slices.SortStableFunc(nodes, func(a, b node) int {
 		return cmp.Or(cmp.Compare(a.stat.Czxid, b.stat.Czxid), a.compare(b.name))
@@ -105,7 +102,7 @@ func (r *reader) named(ctx context.Context, p *Place, dir string, parse func(chi
 	return nodes, err
 }
 
-// parallel calls do for 0 to n-1 in a few goroutines, and waits.
+// parallel calls do for 0 to n-1 in a few goroutines and waits for them.
 func parallel(n int, do func(i int)) {
 	indexes := make(chan int)
 	var wg sync.WaitGroup
@@ -132,28 +129,3 @@ func join(path, child string) string {
 	}
 	return path + "/" + child
 }
-
-// created returns when a node was created, by the server's clock.
-func created(stat *zk.Stat) time.Time {
-	if isHidden(stat) {
-		return time.Time{}
-	}
-	return time.UnixMilli(stat.Ctime).UTC()
-}
-
-// statOf returns the Stat of a node that may not be read, or nil if there is no node. ZooKeeper
-// 3.8.4, 3.9.2 and later hide it, and then it is all zero.
-func statOf(ctx context.Context, s *recipe.Session, path string) (*zk.Stat, error) {
-	stat, err := s.Exists(ctx, path)
-	if errors.Is(err, zk.ErrNoAuth) {
-		return new(zk.Stat), nil
-	}
-	return stat, err
-}
-
-// isHidden reports whether there is a node of which nothing is known but its name.
-func isHidden(stat *zk.Stat) bool { return stat.Czxid == 0 }
-
-// isEphemeral reports whether a node ends with a session. Containers and TTL nodes have no owner in
-// their Stat.
-func isEphemeral(stat *zk.Stat) bool { return stat.EphemeralOwner != 0 }

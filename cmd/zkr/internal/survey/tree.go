@@ -2,34 +2,32 @@ package survey
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
+	"slices"
 )
 
-// batch is how many nodes are listed at a time. It does not depend on how long that takes, so two
+// batch is the number of nodes that are listed at a time. It must not depend on time, so that two
 // looks at the same tree read the same nodes.
 const batch = readers
 
-// A branch is a node of the tree that a survey looks at.
+// A branch is a node of the tree that a survey reads.
 type branch struct {
 	listing
 	place    *Place // nil if the node was not read
 	barriers map[string]bool
-	below    []*branch // one for each child that no recipe has claimed, in order
+	below    []*branch // the children that no recipe has claimed, in order
 
-	turn, cost float64 // when it is listed, and how much later each of its children
+	turn, cost float64 // the node's place in the order of listing, and the distance between its children's places
 }
 
-// tree looks at a path and what is below it, as far as the number of places reaches.
+// tree surveys a path and everything below it, as far as the number of places allows.
 func (sv *survey) tree(ctx context.Context, path string) (*Place, error) {
 	root := &branch{listing: listing{path: path}, cost: 1}
-	next := turns{root}
-	sv.places++ // root is free
+	next := []*branch{root} // in order of their turns
+	sv.places++             // root doesn't count
 	for len(next) > 0 && sv.places > 0 {
-		now := make([]*branch, min(batch, len(next), sv.places))
-		for i := range now {
-			now[i] = heap.Pop(&next).(*branch)
-		}
+		now := next[:min(batch, len(next), sv.places)]
+		next = slices.Clone(next[len(now):])
 		sv.places -= len(now)
 
 		errs := make([]error, len(now))
@@ -40,18 +38,24 @@ func (sv *survey) tree(ctx context.Context, path string) (*Place, error) {
 
 		for _, b := range now {
 			for i, child := range b.children {
-				// A subtree gets as many turns as each of its siblings: its share of what its parent gets.
+				// Each subtree gets the same share of its parent's turns. So a large subtree can't
+				// keep the survey from its siblings.
 				below := &branch{listing: listing{path: join(b.path, child)}}
 				below.turn, below.cost = b.turn+float64(i+1)*b.cost, b.cost*float64(len(b.children))
 				b.below = append(b.below, below)
-				heap.Push(&next, below)
+
+				// A child has the next turns of its parent, so those after the last turn are left
+				// out.
+				if at, _ := slices.BinarySearchFunc(next, below, (*branch).compare); at < sv.places {
+					next = slices.Insert(next[:min(len(next), sv.places-1)], at, below)
+				}
 			}
 		}
 	}
 	return root.place, sv.assemble(ctx, root)
 }
 
-// read lists a node, and says what it is used for.
+// read lists a node and finds its recipe.
 func (sv *survey) read(ctx context.Context, b *branch) (err error) {
 	if b.listing, err = sv.list(ctx, b.path); err != nil {
 		return err
@@ -62,8 +66,8 @@ func (sv *survey) read(ctx context.Context, b *branch) (err error) {
 	return err
 }
 
-// assemble looks at the children that no recipe has claimed. Where there is no recipe and
-// nothing else, ephemeral ones are the members of a group. Elsewhere they are unknown.
+// assemble decides about the children that no recipe has claimed. If a place has only ephemeral
+// children, they are the members of a group. Otherwise such children are unknown.
 func (sv *survey) assemble(ctx context.Context, b *branch) error {
 	p := b.place
 	if b.stat == nil || b.hidden {
@@ -79,46 +83,77 @@ func (sv *survey) assemble(ctx context.Context, b *branch) error {
 			p.Unread = append(p.Unread, node)
 		case child.stat == nil:
 		case isEphemeral(child.stat) && !b.barriers[node]:
-			members = append(members, name{node: node, library: memberLibrary(node)})
+			member := name{node: node, library: Unknown} // our members and Curator's can have any name
+			if parties.MatchString(node) {
+				member.library = Kazoo
+			}
+			members = append(members, member)
 		default:
 			deeper = append(deeper, child)
 		}
 	}
-	if p.Recipe == "" && (len(members) == 0 || len(deeper) > 0) { // a group has nothing but members
+
+	if p.Recipe == "" && (len(members) == 0 || len(deeper) > 0) { // a group has only members
 		p.Recipe = Directory
 	}
+
 	if err := sv.members(ctx, p, members); err != nil {
 		return err
 	}
 
+	// Beside a recipe, unused nodes are unknown. In a directory they are places.
 	for _, child := range deeper {
 		if r := child.place.Recipe; p.Recipe != Directory && (r == Leaf || r == Value || r == Empty) {
 			p.Unknown = append(p.Unknown, UnknownNode{child.path[len(join(p.Path, "")):], false, created(child.stat)})
 			continue
 		}
+
 		if err := sv.assemble(ctx, child); err != nil {
 			return err
 		}
+
 		p.Below = append(p.Below, child.place)
 	}
 	return nil
 }
 
-// turns are the nodes to be listed, those first whose turn comes first.
-type turns []*branch
-
-func (t turns) Len() int { return len(t) }
-
-func (t turns) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(t[i].turn, t[j].turn), cmp.Compare(t[i].path, t[j].path)) < 0
+// compare orders nodes by their turns.
+func (b *branch) compare(other *branch) int {
+	return cmp.Or(cmp.Compare(b.turn, other.turn), cmp.Compare(b.path, other.path))
 }
 
-func (t turns) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
+// recognise finds the recipe of a node and claims the children that belong to it.
+func (sv *survey) recognise(ctx context.Context, l *listing) (*Place, error) {
+	p := &Place{Path: l.path}
+	switch {
+	case l.stat == nil:
+		p.Recipe = Missing
+		return p, nil
+	case l.hidden:
+		p.Recipe = Hidden
+	case len(l.children) == 0 && isEphemeral(l.stat):
+		p.Recipe = Barrier
+		p.note("falls with session %#x", l.stat.EphemeralOwner)
+	case len(l.children) == 0 && l.stat.DataLength > 0:
+		p.Recipe = Value
+	case len(l.children) == 0 && l.stat.Cversion != 0:
+		p.Recipe = Empty
+	case len(l.children) == 0:
+		p.Recipe = Leaf
+	}
 
-func (t *turns) Push(b any) { *t = append(*t, b.(*branch)) }
+	p.Since = created(l.stat)
+	if p.Recipe != "" {
+		return p, nil
+	}
 
-func (t *turns) Pop() any {
-	b := (*t)[len(*t)-1]
-	*t = (*t)[:len(*t)-1]
-	return b
+	// The first recipe that fits wins, so more specific names come first.
+	for _, read := range []func(context.Context, *listing, *Place) error{
+		sv.queue, sv.doubleBarrier, sv.once, sv.line, sv.leases, sv.foreignMembers,
+	} {
+		if err := read(ctx, l, p); err != nil || p.Recipe != "" {
+			return p, err
+		}
+	}
+	return p, nil
 }

@@ -1,7 +1,6 @@
 package survey_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,8 +52,8 @@ func TestViewerReadsOnlyWhatHasChanged(t *testing.T) {
 		suite.Soon(t, v.Changed, "change")
 		suite.Soon(t, func() bool { return len(view(t, v).Below[3].Contenders) == 0 }, "release")
 
-		// The event of the node comes before that of the listing. In between it is a lock that nobody
-		// holds.
+		// The event of the node comes before that of the listing. In between it is a lock that
+		// nobody holds.
 		suite.Soon(t, func() bool { return assert.ObjectsAreEqual(look(t, c, root), view(t, v)) }, "the same")
 		require.False(t, v.Changed())
 		require.LessOrEqual(t, v.Requests(), before+3, "the node, and the listing, which may have been read while it changed")
@@ -254,10 +253,4 @@ func TestViewerShowsWhatMayNotBeRead(t *testing.T) {
 	before := v.Requests()
 	require.Equal(t, look(t, c, root), view(t, v))
 	require.Equal(t, before, v.Requests())
-}
-
-func TestViewerRefusesABadPath(t *testing.T) {
-	v := survey.NewViewer(client(t, recipestest.Start(t)), "relative", survey.Limits{})
-	_, err := v.Look(context.Background(), false)
-	require.ErrorIs(t, err, zk.ErrInvalidPath)
 }

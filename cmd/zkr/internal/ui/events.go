@@ -14,35 +14,35 @@ import (
 const (
 	maxBrowsers = 256
 	heartbeat   = 5 * time.Second
-	writeLimit  = 10 * time.Second // a browser that takes nothing for so long has gone
+	writeLimit  = 10 * time.Second // a browser that reads nothing for that long has gone
 )
 
-// A message is what a browser is told: all that there is, or what has changed since the message
-// before.
+// A message to a browser has all rows, or the changes since the message before.
 type message struct {
-	Reset   *reset            `json:"reset,omitempty"` // forget all that was told before
-	Now     int64             `json:"now"`             // the clock that events are timed by
-	Ready   bool              `json:"ready"`           // the tree has been read once
+	Reset   *reset            `json:"reset,omitempty"` // forget all former messages
+	Now     int64             `json:"now"`             // the clock of the events' times
+	Ready   bool              `json:"ready"`           // the tree was read at least once
 	Set     []json.RawMessage `json:"set,omitempty"`   // rows
 	Removed []string          `json:"removed,omitempty"`
 	Events  []event           `json:"events,omitempty"`
 	Status  *status           `json:"status,omitempty"`
 }
 
-// reset is what a browser is told once.
+// reset is the part of a message that a browser gets once.
 type reset struct {
 	Path     string `json:"path"`
 	Servers  string `json:"servers,omitempty"`
 	CanBreak bool   `json:"can_break"`
-	Key      string `json:"key,omitempty"` // to be sent with a deed
+	Key      string `json:"key,omitempty"` // a deed must have this key
 }
 
-// since returns what has changed after a version, or all for -1, the present version, and a channel
-// that is closed when there is another one.
+// since returns the changes after a version (or everything, for -1), the present version, and a
+// channel that is closed with the next version.
 func (h *Hub) since(version int64) (m message, present int64, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
+	// If later removals are forgotten, the browser must start again.
 	forgotten := len(h.removed) == maxRemoved && version < h.removed[0].version
 	if version < 0 || version > h.version || forgotten {
 		version = -1
@@ -57,21 +57,25 @@ func (h *Hub) since(version int64) (m message, present int64, changed <-chan str
 			m.Set = append(m.Set, r.json)
 		}
 	}
+
+	// A row that went and came back is in Set, so leave it out here.
 	for i := len(h.removed) - 1; i >= 0 && m.Reset == nil && h.removed[i].version > version; i-- {
 		if h.rows[h.removed[i].id] == nil {
 			m.Removed = append(m.Removed, h.removed[i].id)
 		}
 	}
+
 	m.Events = h.timeline.since(version)
 	if h.status.version > version {
 		s := h.status
 		m.Status = &s
 	}
+
 	m.Now, m.Ready = time.Now().UnixMilli(), h.ready
 	return m, h.version, h.changed
 }
 
-// enter counts a browser, and reports whether there is room for it.
+// enter counts a browser in, and reports whether there is room for it.
 func (h *Hub) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,8 +93,8 @@ func (h *Hub) leave() {
 	h.browsers--
 }
 
-// serveEvents sends a browser what there is, and then what changes, until it leaves. A browser that
-// was here before says what it has got in Last-Event-ID.
+// serveEvents sends a browser the present state and then each change, until the browser leaves.
+// After a break of the connection, Last-Event-ID says where to continue.
 func (h *Hub) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if !h.enter() {
 		http.Error(w, fmt.Sprintf("there are %d browsers already: close one", maxBrowsers), http.StatusServiceUnavailable)
@@ -101,19 +105,24 @@ func (h *Hub) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
 	send := func(id, kind string, v any) error {
-		data, err := json.Marshal(v) // which has no line break
+		data, err := json.Marshal(v) // without line breaks
 		if err != nil {
 			return err
 		}
+
 		if id != "" {
 			id = "id: " + id + "\n"
 		}
+
+		// A browser that stops reading must not hold this goroutine.
 		if err := out.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
 			return err
 		}
+
 		if _, err := fmt.Fprintf(w, "%sevent: %s\ndata: %s\n\n", id, kind, data); err != nil {
 			return err
 		}
+
 		return out.Flush()
 	}
 
@@ -124,12 +133,14 @@ func (h *Hub) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if err := send(fmt.Sprintf("%s-%d", h.boot, version), "change", m); err != nil {
 			return
 		}
+
 		for waiting := true; waiting; {
 			select {
 			case <-changed:
 				waiting = false
 			case <-beats.C:
-				// The connection lives, and this is what the page costs the servers.
+				// The beat shows that the connection works, and how many requests the page has cost
+				// so far.
 				pulse := map[string]int64{"now": time.Now().UnixMilli(), "requests": h.view.Requests()}
 				if err := send("", "beat", pulse); err != nil {
 					return
@@ -138,11 +149,12 @@ func (h *Hub) serveEvents(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
+
 		m, version, changed = h.since(version)
 	}
 }
 
-// versionOf returns the version that an event's ID names, or -1.
+// versionOf returns the version in an event's ID, or -1.
 func (h *Hub) versionOf(id string) int64 {
 	boot, number, _ := strings.Cut(id, "-")
 	version, err := strconv.ParseInt(number, 10, 64)

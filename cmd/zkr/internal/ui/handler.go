@@ -13,26 +13,28 @@ import (
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
 )
 
-// ErrGone is what Config.Break returns if the contender is not there any more.
+// ErrGone is the error of Config.Break if the contender has gone.
 var ErrGone = errors.New("it has gone already")
 
-// Handler returns what serves the page:
+// Handler returns the handler of the page:
 //
 //	GET  /        the page, and its style, scripts and icon
 //	GET  /events  server-sent events: see message
 //	GET  /metrics gauges for Prometheus; nothing else for an exporter
-//	POST /deed    break or revoke, if the hub may
+//	POST /deed    break or revoke, if the hub can
 func (h *Hub) Handler(a Access) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", h.serveMetrics)
 	if h.config.Exporter {
 		return a.guard(mux)
 	}
+
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.RawQuery != "" { // a token that is known already has no place in the address
+		if r.URL.RawQuery != "" { // hide the token: the browser has its cookie by now
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
 		}
+
 		serveFile(w, r, "index.html", http.StatusOK)
 	})
 	mux.HandleFunc("GET /{file}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, r.PathValue("file"), http.StatusOK) })
@@ -52,11 +54,11 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string, status int) 
 	}
 	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
 	w.WriteHeader(status)
-	w.Write(content) //nolint:errcheck // the browser has gone
+	w.Write(content) //nolint:errcheck // the browser can have gone
 }
 
-// serveDeed breaks or revokes. The request has the key that only this page is told, in a header
-// that no form can send.
+// serveDeed breaks or revokes. The request must have the key of this page in a header (forms of
+// other sites can't send one).
 func (h *Hub) serveDeed(w http.ResponseWriter, r *http.Request) {
 	if !equal(r.Header.Get("Zkr-Key"), h.key) {
 		http.Error(w, "the key is wrong: load the page again", http.StatusForbidden)
@@ -69,17 +71,20 @@ func (h *Hub) serveDeed(w http.ResponseWriter, r *http.Request) {
 		Contender string `json:"contender"`
 		Reason    string `json:"reason"`
 	}
+
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&asked)
 	if err != nil || asked.Verb != "break" && asked.Verb != "revoke" {
 		http.Error(w, "the request is malformed", http.StatusBadRequest)
 		return
 	}
 
+	// A browser only sends IDs. The path and the node come from our own rows.
 	d, ok := h.deed(asked.Row, asked.Contender)
 	if !ok {
 		http.Error(w, ErrGone.Error(), http.StatusConflict)
 		return
 	}
+
 	d.Verb, d.By, d.Reason = asked.Verb, r.RemoteAddr, plain.Line(plain.Cut(asked.Reason, maxText))
 	switch err := h.config.Break(r.Context(), d); {
 	case errors.Is(err, ErrGone):
@@ -95,7 +100,7 @@ func (h *Hub) serveDeed(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// deed returns the contender that a browser means by what it was told.
+// deed returns the contender that a browser means by its IDs.
 func (h *Hub) deed(rowID, contenderID string) (d Deed, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,10 +108,12 @@ func (h *Hub) deed(rowID, contenderID string) (d Deed, ok bool) {
 	if r == nil {
 		return Deed{}, false
 	}
+
 	i := slices.IndexFunc(r.Contenders, func(c contender) bool { return c.ID == contenderID })
 	if i < 0 {
 		return Deed{}, false
 	}
+
 	c := r.Contenders[i]
 	return Deed{Path: r.path, Node: c.node, Since: c.since, Who: c.Name}, true
 }

@@ -1,4 +1,4 @@
-package ui_test
+package ui
 
 import (
 	"bufio"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/ui"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -35,13 +34,13 @@ func each(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 const token = "0123456789abcdef"
 
 // start serves a hub until the test ends. edit may change its configuration.
-func start(t *testing.T, c *protocol.Client, path string, access ui.Access, edit func(*ui.Config)) *httptest.Server {
+func start(t *testing.T, c *protocol.Client, path string, access Access, edit func(*Config)) *httptest.Server {
 	t.Helper()
-	config := ui.Config{Client: c, Path: path, Interval: 50 * time.Millisecond, Idle: 100 * time.Millisecond, Rate: 1000, Limit: 100}
+	config := Config{Client: c, Path: path, Interval: 50 * time.Millisecond, Idle: 100 * time.Millisecond, Rate: 1000, Limit: 100}
 	if edit != nil {
 		edit(&config)
 	}
-	hub := ui.NewHub(config)
+	hub := NewHub(config)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := suite.Later(func() struct{} { hub.Run(ctx); return struct{}{} })
 	server := httptest.NewServer(hub.Handler(access))
@@ -82,7 +81,7 @@ func TestPageIsGuarded(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
 	c := newClient(t, srv)
-	open := start(t, c, "/", ui.Access{Hosts: []string{"zk.example"}}, nil)
+	open := start(t, c, "/", Access{Hosts: []string{"zk.example"}}, nil)
 	port := open.URL[strings.LastIndex(open.URL, ":"):]
 	for name, test := range map[string]struct {
 		path   string
@@ -124,7 +123,7 @@ func TestPageIsGuarded(t *testing.T) {
 func TestTokenIsNeeded(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
-	server := start(t, newClient(t, srv), "/", ui.Access{Token: token}, nil)
+	server := start(t, newClient(t, srv), "/", Access{Token: token}, nil)
 	bearer := func(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
 	for path, status := range map[string]int{
 		"/": 401, "/app.js": 401, "/events": 401, "/?token=wrong": 401, "/events?token=" + token: 401, "/style.css": 200, "/icon.svg": 200,
@@ -181,10 +180,10 @@ func TestDeedsOfOtherSitesAreRefused(t *testing.T) {
 	path := srv.Root(t) + "/lock"
 	lease, err := lock.New(newClient(t, srv), path).Lock(t.Context())
 	require.NoError(t, err)
-	deeds := make(chan ui.Deed, 10)
+	deeds := make(chan Deed, 10)
 	var answer error
-	server := start(t, newClient(t, srv), path, ui.Access{}, func(c *ui.Config) {
-		c.Break = func(_ context.Context, d ui.Deed) error { deeds <- d; return answer }
+	server := start(t, newClient(t, srv), path, Access{}, func(c *Config) {
+		c.Break = func(_ context.Context, d Deed) error { deeds <- d; return answer }
 	})
 
 	m := listen(t, server, nil).all()
@@ -229,44 +228,20 @@ func TestDeedsOfOtherSitesAreRefused(t *testing.T) {
 	require.Equal(t, path, d.Path)
 	require.Equal(t, lease.Node(), d.Node)
 	require.Equal(t, "node of me", d.Reason)
-	told := listen(t, server, nil).all()
-	require.Equal(t, "break", told.Events[0].Kind)
-	require.Equal(t, d.Who, told.Events[0].From)
-	answer = ui.ErrGone
+	after := listen(t, server, nil).all()
+	require.Equal(t, "break", after.Events[0].Kind)
+	require.Equal(t, d.Who, after.Events[0].From)
+	answer = ErrGone
 	require.Equal(t, 409, request(t, http.MethodPost, server.URL+"/deed", with(), good).StatusCode)
 	answer = errors.New("no \x1b[2J")
 	require.Equal(t, 502, request(t, http.MethodPost, server.URL+"/deed", with(), good).StatusCode)
 }
 
-// message is what a browser is told.
-type message struct {
-	id    string
-	Reset *struct {
-		Path     string
-		CanBreak bool `json:"can_break"`
-		Key      string
-	}
-	Ready   bool
-	Set     []messageRow
-	Removed []string
-	Events  []struct {
-		Kind, Path, From, To, End string
-	}
-	Status *struct{ Live bool }
-}
-
-type messageRow struct {
-	ID, Path, Recipe string
-	Waiting          int
-	Contenders       []struct{ ID, Node, Name, State, Data, Host, Program string }
-	Queue            *struct {
-		Length  int
-		In, Out float64
-	}
-	Missing *struct {
-		Count int
-		Names []string
-	}
+// told is a message as a browser gets it.
+type told struct {
+	message
+	id  string
+	Set []row `json:"set"`
 }
 
 // A stream is a browser's.
@@ -297,7 +272,7 @@ func listen(t *testing.T, server *httptest.Server, header map[string]string) *st
 }
 
 // next returns the next change, and checks how it is framed.
-func (s *stream) next() (m message) {
+func (s *stream) next() (m told) {
 	s.t.Helper()
 	fields := make(map[string]string)
 	for s.lines.Scan() {
@@ -323,7 +298,7 @@ func (s *stream) next() (m message) {
 }
 
 // all returns all that there is when the tree has been read.
-func (s *stream) all() message {
+func (s *stream) all() told {
 	s.t.Helper()
 	m := s.next()
 	require.NotNil(s.t, m.Reset)
@@ -336,7 +311,7 @@ func (s *stream) all() message {
 }
 
 // await returns the first change that is as it should be.
-func (s *stream) await(is func(message) bool) message {
+func (s *stream) await(is func(told) bool) told {
 	s.t.Helper()
 	for {
 		if m := s.next(); is(m) {

@@ -19,48 +19,40 @@ import (
 )
 
 const (
-	beat        = 2 * time.Second // between two proofs that the server answers, while there is a browser
-	still       = time.Second     // between two looks at a tree that has not changed: the rates of queues do
+	beat        = 2 * time.Second // the time between proofs that the server answers, if there is a browser
+	still       = time.Second     // the time between looks at an unchanged tree (the rates of queues change)
 	never       = 24 * time.Hour
 	settle      = 20 * time.Millisecond
-	maxRemoved  = 10_000 // rows that are remembered after their end
+	maxRemoved  = 10_000 // the number of removed rows to remember
 	lookTimeout = 30 * time.Second
 )
 
-// A Hub looks at a tree, and keeps what it has seen for all browsers. Its methods are safe for
-// concurrent use.
+// A Hub looks at a tree and keeps the result for all browsers. Its methods are safe for concurrent
+// use.
 type Hub struct {
 	config Config
 	view   view
-	boot   string        // tells this hub from the ones before it
-	key    string        // that a deed needs
-	woken  chan struct{} // with room for one: look now
+	boot   string        // differs for each hub
+	key    string        // a deed must have it
+	woken  chan struct{} // a value (at most one fits) means: look now
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed when version grows
 	version  int64
-	ready    bool // the tree has been read once
-	rows     map[string]*kept
+	ready    bool // the tree was read at least once
+	rows     map[string]*row
 	removed  []removal
 	timeline timeline
 	status   status
 	browsers int
 
-	// What follows is Run's own.
+	// The following fields belong to Run.
 	looked time.Time
-	failed bool // the last look found nothing out, so no watch may tell of what it missed
+	failed bool // the last look failed, so watches can be missing
 	places map[string]*survey.Place
-	unread map[string]bool // those of places that the last look has not read
+	unread map[string]bool // the places that the last look did not read
 	flows  map[string]*flow
-	rounds map[string][]string // of a double barrier, by path: who was in the last one
-}
-
-// A kept row is the row that is shown, the JSON of it, and the version in which it last changed.
-type kept struct {
-	*row
-	path    string
-	json    []byte
-	version int64
+	rounds map[string][]string // the members of the last round of a double barrier, by path
 }
 
 // A removal is a row that has gone.
@@ -69,29 +61,29 @@ type removal struct {
 	version int64
 }
 
-// status is whether what is shown is true.
+// status says whether the page shows the present state.
 type status struct {
-	Live  bool   `json:"live"`            // false if no server answers
-	Since int64  `json:"since,omitempty"` // when one has answered last, if it is not live
-	Error string `json:"error,omitempty"` // why nothing can be shown, though servers answer
+	Live  bool   `json:"live"`            // a server answers
+	Since int64  `json:"since,omitempty"` // the last answer, if Live is false
+	Error string `json:"error,omitempty"` // why a look failed although a server answers
 
-	seen    time.Time // when a server has answered last
+	seen    time.Time // the last answer of a server
 	version int64
 }
 
-// NewHub returns a hub that does nothing before [Hub.Run]. Changes of the client's state belong to
+// NewHub returns a hub that does nothing before [Hub.Run]. Give the client's state changes to
 // [Hub.StateChanged].
 func NewHub(c Config) *Hub {
 	return &Hub{
 		config: c, boot: rand.Text(), key: rand.Text(), woken: make(chan struct{}, 1), changed: make(chan struct{}),
 		view: survey.NewViewer(c.Client, c.Path, survey.Limits{Contenders: c.Limit, Places: c.Nodes}),
-		rows: make(map[string]*kept), places: make(map[string]*survey.Place),
+		rows: make(map[string]*row), places: make(map[string]*survey.Place),
 		flows: make(map[string]*flow), rounds: make(map[string][]string),
 		status: status{Live: true, seen: time.Now()},
 	}
 }
 
-// Run looks until ctx ends, or the client is closed.
+// Run looks until ctx ends or the client is closed.
 func (h *Hub) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -106,19 +98,20 @@ func (h *Hub) Run(ctx context.Context) {
 			h.look(ctx, watching)
 		}
 
+		// Without a browser only the timeline needs looks.
 		pause := h.config.Interval
 		if !watching {
 			pause = cmp.Or(h.config.Idle, never)
 		}
 
-		// What a look has cost is spread over the time until the next.
+		// Spread the cost of a look over the time until the next look.
 		cost := time.Duration(h.view.Requests()-before) * time.Second / time.Duration(h.config.Rate)
 		rest(ctx, cost-time.Since(began), nil)
 		now = rest(ctx, pause-time.Since(began), h.woken)
 	}
 }
 
-// rest waits for d, or until ctx ends. It reports whether it was woken before that.
+// rest waits for d or until ctx ends. It reports whether it was woken earlier.
 func rest(ctx context.Context, d time.Duration, woken <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -137,12 +130,12 @@ func (h *Hub) watched() bool {
 	return h.browsers > 0
 }
 
-// look looks once, and publishes what has changed.
+// look looks once and publishes changes.
 func (h *Hub) look(ctx context.Context, watched bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if h.view.Changed() {
-		rest(ctx, settle, nil) // the events of one transaction come one after the other
+		rest(ctx, settle, nil) // a transaction can cause several events
 	}
 
 	h.looked = time.Now()
@@ -157,34 +150,37 @@ func (h *Hub) look(ctx context.Context, watched bool) {
 	}
 }
 
-// publish takes over what a look has found.
+// publish makes the result of a look the present state.
 func (h *Hub) publish(root *survey.Place, now time.Time) {
 	places, unread := make(map[string]*survey.Place), make(map[string]bool)
-	var rows []*kept
+	var rows []*row
 	var events []event
 	for p := range root.All() {
 		places[p.Path] = p
 		before := h.places[p.Path]
-		h.sawGrants(before, p, now)
 		if before != nil {
+			h.sawGrants(before, p, now)
 			events = append(events, happened(before, p, h.end(p.Path))...)
 		} else if len(h.places) > 0 && !isUnknown(p.Path, h.places, h.unread) {
 			events = append(events, happened(&survey.Place{Path: p.Path, Recipe: p.Recipe}, p, h.end(p.Path))...)
 		}
+
+		// Directories and values have no row, but notes about the root must show.
 		if p.Recipe != survey.Directory && p.Recipe != survey.Value || p == root && len(p.Notes) > 0 {
-			rows = append(rows, &kept{row: h.describe(p, now), path: p.Path})
+			rows = append(rows, h.describe(p, now))
 		}
 	}
 
+	// A path that the look did not find has gone, or was not read.
 	for path, before := range h.places {
 		switch {
 		case places[path] != nil:
-		case isUnknown(path, places, nil): // it keeps what was known, and nothing has happened
+		case isUnknown(path, places, nil): // keep the old row, and make no event
 			unread[path] = true
 			if old := h.rows[id(path)]; old != nil {
-				row := *old.row
+				row := *old
 				row.Unread = true
-				rows = append(rows, &kept{row: &row, path: path})
+				rows = append(rows, &row)
 			}
 		default:
 			nothing := &survey.Place{Path: path, Recipe: before.Recipe}
@@ -193,6 +189,7 @@ func (h *Hub) publish(root *survey.Place, now time.Time) {
 			delete(h.rounds, path)
 		}
 	}
+
 	for path := range unread {
 		places[path] = h.places[path]
 	}
@@ -202,15 +199,18 @@ func (h *Hub) publish(root *survey.Place, now time.Time) {
 	defer h.mu.Unlock()
 	version := h.version + 1
 	changed := len(events) > 0
+
+	// Only rows with changes get the new version.
 	there := make(map[string]bool, len(rows))
 	for _, r := range rows {
 		there[r.ID] = true
-		r.json, _ = json.Marshal(r.row) //nolint:errchkjson // it has no value that JSON cannot hold
+		r.json, _ = json.Marshal(r) //nolint:errchkjson // it has no value that JSON cannot hold
 		if old := h.rows[r.ID]; old == nil || !bytes.Equal(old.json, r.json) {
 			r.version, changed = version, true
 			h.rows[r.ID] = r
 		}
 	}
+
 	for id := range h.rows {
 		if !there[id] {
 			delete(h.rows, id)
@@ -218,40 +218,43 @@ func (h *Hub) publish(root *survey.Place, now time.Time) {
 			changed = true
 		}
 	}
+
 	if more := len(h.removed) - maxRemoved; more > 0 {
 		h.removed = slices.Clone(h.removed[more:])
 	}
+
 	if h.status.Error != "" {
 		h.status.Error, h.status.version, changed = "", version, true
 	}
+
 	if !changed && h.ready {
 		return
 	}
+
 	h.ready = true
 	h.timeline.add(now, version, events...)
 	h.advance()
 }
 
-// isUnknown reports whether a look that has found places, but for those that were not read, leaves it
-// open what is at another path.
+// isUnknown reports whether a look leaves the state of a path unknown. places has the places that
+// the look found. unread has places that it did not read.
 func isUnknown(at string, places map[string]*survey.Place, unread map[string]bool) bool {
 	for at != "/" {
+		// The nearest ancestor that was read decides.
 		parent := path.Dir(at)
 		if unread[parent] {
 			return true
 		} else if p := places[parent]; p != nil {
 			return p.Misses(path.Base(at))
 		}
+
 		at = parent
 	}
 	return false
 }
 
-// sawGrants notes since when those hold whose grant was seen: they waited at the look before.
+// sawGrants sets when contenders began to hold, if the look before saw them wait.
 func (h *Hub) sawGrants(before, p *survey.Place, now time.Time) {
-	if before == nil {
-		return
-	}
 	for i := range p.Contenders {
 		c, old := &p.Contenders[i], before.Find(p.Contenders[i].Node)
 		switch {
@@ -264,12 +267,12 @@ func (h *Hub) sawGrants(before, p *survey.Place, now time.Time) {
 	}
 }
 
-// end returns what tells how a contender of a path has ended.
+// end returns a function that says how a contender of a path ended.
 func (h *Hub) end(path string) func(node string) survey.End {
 	return func(node string) survey.End { return h.view.Ended(strings.TrimSuffix(path, "/") + "/" + node) }
 }
 
-// describe makes the row of a place, with what earlier looks tell about it.
+// describe returns the row of a place. It adds facts from earlier looks.
 func (h *Hub) describe(p *survey.Place, now time.Time) *row {
 	r := newRow(p)
 	if p.Entries != nil {
@@ -278,6 +281,7 @@ func (h *Hub) describe(p *survey.Place, now time.Time) *row {
 			f = new(flow)
 			h.flows[p.Path] = f
 		}
+
 		f.add(now, p.Entries)
 		r.Queue.In, r.Queue.Out = f.rates()
 	}
@@ -288,22 +292,26 @@ func (h *Hub) describe(p *survey.Place, now time.Time) *row {
 	return r
 }
 
-// roundOf says who is missing in a double barrier, of those that were in the round before.
+// roundOf adds the missing members of a double barrier (members of the round before that have not
+// come yet).
 func (h *Hub) roundOf(p *survey.Place, r *row) {
 	var names []string
 	for _, c := range r.Contenders {
 		names = append(names, c.Name)
 	}
 
+	// Remember the round while it lasts, because its members leave one by one.
 	if r.Holding > 0 {
 		if len(names) >= len(h.rounds[p.Path]) || r.Holding == p.Permits {
 			h.rounds[p.Path] = names
 		}
+
 		return
 	}
 	if p.Permits <= r.Waiting {
 		return
 	}
+
 	r.Missing = &missing{Count: p.Permits - r.Waiting}
 	for _, name := range h.rounds[p.Path] {
 		if !slices.Contains(names, name) {
@@ -312,20 +320,22 @@ func (h *Hub) roundOf(p *survey.Place, r *row) {
 	}
 }
 
-// advance makes a new version known. The caller holds mu.
+// advance publishes a new version. The caller holds mu.
 func (h *Hub) advance() {
 	h.version++
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
 
-// confirm finds out whether a server answers, while there is a browser.
+// confirm checks whether a server answers while there is a browser.
 func (h *Hub) confirm(ctx context.Context) {
 	for ctx.Err() == nil {
 		rest(ctx, beat, nil)
 		if !h.watched() {
 			continue
 		}
+
+		// An answer that takes longer is no answer for a page that is live.
 		limited, cancel := context.WithTimeout(ctx, beat)
 		err := h.view.Confirm(limited)
 		cancel()
@@ -335,8 +345,7 @@ func (h *Hub) confirm(ctx context.Context) {
 	}
 }
 
-// StateChanged tells the hub of the state of its client. It belongs to
-// [protocol.WithStateListener].
+// StateChanged handles a state change of the client. Pass it to [protocol.WithStateListener].
 func (h *Hub) StateChanged(s protocol.State) {
 	if s != protocol.Connected {
 		h.answered(false)
@@ -346,31 +355,31 @@ func (h *Hub) StateChanged(s protocol.State) {
 	h.wake()
 }
 
-// answered notes whether a server answers.
+// answered records whether a server answers.
 func (h *Hub) answered(yes bool) {
 	h.setStatus(func(s *status) {
 		now := time.Now()
 		if s.Live != yes {
 			kind := reachable
+			s.Since = 0
 			if !yes {
-				// Without a browser nothing has been asked for a while.
+				// Without a browser the hub has asked nothing for a while.
 				if now.Sub(s.seen) > 3*beat {
 					s.seen = now
 				}
 				kind, s.Since = unreachable, s.seen.UnixMilli()
-			} else {
-				s.Since = 0
 			}
 			s.Live = yes
 			h.timeline.add(now, h.version+1, event{Kind: kind})
 		}
+
 		if yes {
 			s.seen = now
 		}
 	})
 }
 
-// setStatus changes the status, and makes it known if it shows.
+// setStatus changes the status. It publishes a version if browsers can see the change.
 func (h *Hub) setStatus(change func(*status)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -382,7 +391,7 @@ func (h *Hub) setStatus(change func(*status)) {
 	}
 }
 
-// wake makes Run look now if it rests for long.
+// wake ends the rest of Run.
 func (h *Hub) wake() {
 	select {
 	case h.woken <- struct{}{}:

@@ -1,4 +1,4 @@
-package ui_test
+package ui
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/ui"
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -21,7 +20,7 @@ import (
 )
 
 // paths are those of the rows that a message sets.
-func (m message) paths() (all []string) {
+func (m told) paths() (all []string) {
 	for _, r := range m.Set {
 		all = append(all, r.Path)
 	}
@@ -29,8 +28,8 @@ func (m message) paths() (all []string) {
 }
 
 // about returns what makes a message one that sets a row, of which is says yes.
-func about(path string, is func(messageRow) bool) func(message) bool {
-	return func(m message) bool {
+func about(path string, is func(row) bool) func(told) bool {
+	return func(m told) bool {
 		for _, r := range m.Set {
 			if r.Path == path && is(r) {
 				return true
@@ -51,7 +50,7 @@ func TestBrowserIsToldWhatHasChanged(t *testing.T) {
 			require.NoError(t, err)
 			leases = append(leases, l)
 		}
-		server := start(t, newClient(t, srv), root, ui.Access{}, nil)
+		server := start(t, newClient(t, srv), root, Access{}, nil)
 		first := listen(t, server, nil)
 		m := first.all()
 		require.Len(t, m.Set, 5)
@@ -60,23 +59,23 @@ func TestBrowserIsToldWhatHasChanged(t *testing.T) {
 		require.Empty(t, m.Reset.Key)
 
 		require.NoError(t, leases[2].Unlock(t.Context()))
-		var told message // in one or two messages: the node may be found gone before the listing is new
+		var gone told // in one or two messages: the node may be found gone before the listing is new
 		for len(m.Set) != 1 || m.Set[0].Recipe != "empty" {
 			m = first.next()
 			require.Nil(t, m.Reset)
 			require.Subset(t, []string{root + "/2"}, m.paths(), "no other row")
-			told.Events = append(told.Events, m.Events...)
+			gone.Events = append(gone.Events, m.Events...)
 		}
-		require.Len(t, told.Events, 1)
-		require.Equal(t, "ended", told.Events[0].Kind)
-		require.Equal(t, "me", told.Events[0].From)
+		require.Len(t, gone.Events, 1)
+		require.Equal(t, "ended", gone.Events[0].Kind)
+		require.Equal(t, "me", gone.Events[0].From)
 
 		// A browser that comes back is told what it has missed, and one of another zkr all.
 		first.stop()
 		require.NoError(t, suite.Session(t, c).Delete(t.Context(), root+"/2", -1))
 		require.NoError(t, leases[3].Unlock(t.Context()))
 		second := listen(t, server, map[string]string{"Last-Event-ID": m.id})
-		var missed message
+		var missed told
 		for len(missed.Removed) == 0 || len(missed.Set) == 0 {
 			next := second.next()
 			require.Nil(t, next.Reset)
@@ -102,7 +101,7 @@ func TestBrowsersShareOneSurveyThatCostsNothingAtRest(t *testing.T) {
 	link := srv.Link(t)
 	viewer := link.Client(t)
 	t.Cleanup(func() { viewer.Close() })
-	server := start(t, viewer, root, ui.Access{}, nil)
+	server := start(t, viewer, root, Access{}, nil)
 	for range 5 {
 		require.Len(t, listen(t, server, nil).all().Set, 20)
 	}
@@ -122,7 +121,7 @@ func TestBrowsersShareOneSurveyThatCostsNothingAtRest(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrLocked)
 	waiting, cancel := context.WithCancel(suite.Lasting(t))
 	waiter := suite.Later(func() error { _, err := lock.New(newClient(t, srv), root+"/19").Lock(waiting); return err })
-	last.await(about(root+"/19", func(r messageRow) bool { return r.Waiting == 1 }))
+	last.await(about(root+"/19", func(r row) bool { return r.Waiting == 1 }))
 	require.LessOrEqual(t, reads(), before+6, "the path that has changed, whose listing may have changed again")
 	cancel()
 	require.Error(t, suite.Wait(t, waiter))
@@ -134,13 +133,13 @@ func TestSilentServerIsShown(t *testing.T) {
 	link := srv.Link(t)
 	viewer := link.Client(t)
 	t.Cleanup(func() { link.Heal(); viewer.Close() })
-	browser := listen(t, start(t, viewer, "/", ui.Access{}, nil), nil)
+	browser := listen(t, start(t, viewer, "/", Access{}, nil), nil)
 	browser.all()
 	link.Stall()
-	m := browser.await(func(m message) bool { return m.Status != nil && !m.Status.Live })
+	m := browser.await(func(m told) bool { return m.Status != nil && !m.Status.Live })
 	require.Equal(t, "unreachable", m.Events[0].Kind)
 	link.Heal()
-	browser.await(func(m message) bool { return m.Status != nil && m.Status.Live })
+	browser.await(func(m told) bool { return m.Status != nil && m.Status.Live })
 }
 
 func TestNoCharacterThatIsNotPrintableIsSent(t *testing.T) {
@@ -155,7 +154,7 @@ func TestNoCharacterThatIsNotPrintableIsSent(t *testing.T) {
 	_, err = group.New(c, root+"/group").Join(t.Context(), "m\u202e", []byte(odd))
 	require.NoError(t, err)
 
-	browser := listen(t, start(t, newClient(t, srv), root, ui.Access{}, nil), nil)
+	browser := listen(t, start(t, newClient(t, srv), root, Access{}, nil), nil)
 	m := browser.all()
 	require.Len(t, m.Set, 2)
 	for _, r := range m.Set {
@@ -175,13 +174,13 @@ func TestTimelineTellsLosses(t *testing.T) {
 	require.NoError(t, err)
 	_, err = group.New(dying, root+"/group").Join(t.Context(), "host-1", nil)
 	require.NoError(t, err)
-	browser := listen(t, start(t, newClient(t, srv), root, ui.Access{}, nil), nil)
+	browser := listen(t, start(t, newClient(t, srv), root, Access{}, nil), nil)
 	browser.all()
 	next := suite.Later(func() *lock.Lease {
 		l, _ := lock.New(newClient(t, srv), root+"/lock", lock.WithData([]byte("two"))).Lock(suite.Lasting(t))
 		return l
 	})
-	browser.await(about(root+"/lock", func(r messageRow) bool { return r.Waiting == 1 }))
+	browser.await(about(root+"/lock", func(r row) bool { return r.Waiting == 1 }))
 
 	suite.Close(t, dying)
 	require.NotNil(t, suite.Wait(t, next))
@@ -207,16 +206,16 @@ func TestQueueShowsItsRates(t *testing.T) {
 	q := queue.New(newClient(t, srv), path)
 	_, err := q.OfferAll(t.Context(), [][]byte{[]byte("x"), []byte("y")})
 	require.NoError(t, err)
-	browser := listen(t, start(t, newClient(t, srv), path, ui.Access{}, nil), nil)
+	browser := listen(t, start(t, newClient(t, srv), path, Access{}, nil), nil)
 	require.Equal(t, 2, browser.all().Set[0].Queue.Length)
 	_, err = q.Offer(t.Context(), []byte("z"))
 	require.NoError(t, err)
 	_, err = q.PollN(t.Context(), 2)
 	require.NoError(t, err)
-	browser.await(about(path, func(r messageRow) bool {
+	browser.await(about(path, func(r row) bool {
 		return r.Queue.Length == 1 && r.Queue.In > 0 && r.Queue.Out > r.Queue.In
 	}))
-	browser.await(about(path, func(r messageRow) bool { return r.Queue.In == 0 && r.Queue.Out == 0 }))
+	browser.await(about(path, func(r row) bool { return r.Queue.In == 0 && r.Queue.Out == 0 }))
 }
 
 func TestBarrierShowsWhoIsMissing(t *testing.T) {
@@ -229,20 +228,20 @@ func TestBarrierShowsWhoIsMissing(t *testing.T) {
 		enter := func(x *doublebarrier.Barrier) <-chan *doublebarrier.Entry {
 			return suite.Later(func() *doublebarrier.Entry { e, _ := x.Enter(suite.Lasting(t)); return e })
 		}
-		browser := listen(t, start(t, newClient(t, srv), path, ui.Access{}, nil), nil)
+		browser := listen(t, start(t, newClient(t, srv), path, Access{}, nil), nil)
 		browser.all()
 
 		first := enter(a)
-		browser.await(about(path, func(r messageRow) bool { return r.Missing != nil && r.Missing.Count == 1 && len(r.Missing.Names) == 0 }))
+		browser.await(about(path, func(r row) bool { return r.Missing != nil && r.Missing.Count == 1 && len(r.Missing.Names) == 0 }))
 		second := enter(b)
 		inside := [2]*doublebarrier.Entry{suite.Wait(t, first), suite.Wait(t, second)}
-		browser.await(about(path, func(r messageRow) bool { return len(r.Contenders) == 2 && r.Contenders[1].State == "inside" }))
+		browser.await(about(path, func(r row) bool { return len(r.Contenders) == 2 && r.Contenders[1].State == "inside" }))
 		left := suite.Later(func() error { return inside[0].Leave(suite.Lasting(t)) })
 		require.NoError(t, inside[1].Leave(suite.Lasting(t)))
 		require.NoError(t, suite.Wait(t, left))
 
 		third := enter(a)
-		browser.await(about(path, func(r messageRow) bool {
+		browser.await(about(path, func(r row) bool {
 			return r.Missing != nil && r.Missing.Count == 1 && len(r.Missing.Names) == 1 && r.Missing.Names[0] == "host-b"
 		}))
 		fourth := enter(b)
@@ -259,7 +258,7 @@ func TestTreeThatChangesWithoutPauseStaysBelowTheRate(t *testing.T) {
 	link := srv.Link(t)
 	viewer := link.Client(t)
 	t.Cleanup(func() { viewer.Close() })
-	browser := listen(t, start(t, viewer, root, ui.Access{}, func(c *ui.Config) { c.Rate = rate }), nil)
+	browser := listen(t, start(t, viewer, root, Access{}, func(c *Config) { c.Rate = rate }), nil)
 	browser.all()
 
 	began, before := time.Now(), link.Packets()

@@ -46,16 +46,17 @@ func TestRatesGoOnAcrossTheWrapOfTheCounter(t *testing.T) {
 	require.Zero(t, in+out)
 }
 
+// kinds returns the kinds of the events between two looks at a place.
+func kinds(before, now *survey.Place) (all []string) {
+	for _, e := range happened(before, now, func(string) survey.End { return survey.Released }) {
+		all = append(all, e.Kind)
+	}
+	return all
+}
+
 func TestPlaceThatBecomesAnotherRecipeHasNoHandOver(t *testing.T) {
 	holder := survey.Contender{Node: "a", State: survey.Holds, Token: 1}
 	held := &survey.Place{Path: "/p", Recipe: survey.Lock, Contenders: []survey.Contender{holder}}
-	end := func(string) survey.End { return survey.Released }
-	kinds := func(before, now *survey.Place) (all []string) {
-		for _, e := range happened(before, now, end) {
-			all = append(all, e.Kind)
-		}
-		return all
-	}
 	require.Equal(t, []string{ended}, kinds(held, &survey.Place{Path: "/p", Recipe: survey.Empty}))
 	require.Equal(t, []string{acquired}, kinds(&survey.Place{Path: "/p", Recipe: survey.Missing}, held))
 	require.Empty(t, kinds(held, held))
@@ -76,12 +77,6 @@ func TestContendersThatWereNotReadMakeNoEvents(t *testing.T) {
 			p.Contenders = append(p.Contenders, survey.Contender{Node: fmt.Sprint(token), State: survey.Holds, Token: token})
 		}
 		return p
-	}
-	kinds := func(before, now *survey.Place) (all []string) {
-		for _, e := range happened(before, now, func(string) survey.End { return "" }) {
-			all = append(all, e.Kind)
-		}
-		return all
 	}
 	require.Equal(t, []string{ended}, kinds(permits(1, 1, 2), permits(0, 2, 3)), "3 has held before, unread")
 	require.Equal(t, []string{handedOver}, kinds(permits(0, 1, 2), permits(0, 2, 3)))

@@ -1,10 +1,9 @@
-// Package ui serves a page that shows what stands below a path of ZooKeeper, and follows it live.
+// Package ui serves a page that shows the recipes below a path of ZooKeeper live.
 //
-// One [Hub] looks, however many browsers look at it. A survey.Viewer watches what it has read, so a
-// tree in which nothing changes costs one Sync every two seconds while there is a browser, and
-// nothing while there is none. The hub keeps the present state as rows with versions. Each browser
-// is sent the rows that have changed since the version that it has: a slow one gets fewer and
-// larger messages, and costs no memory.
+// One [Hub] serves all browsers. Its survey.Viewer watches everything that it has read. If nothing
+// changes, it costs one Sync every two seconds while there is a browser, and nothing otherwise. The
+// hub keeps the present state as rows with versions. A browser gets the rows that have changed
+// since its version. So a slow browser gets fewer and larger messages and costs no memory.
 //
 // [Hub.Handler] guards the page: see [Access].
 package ui
@@ -21,35 +20,35 @@ import (
 //go:embed page
 var page embed.FS
 
-// A Config says what a Hub shows, and how often it looks.
+// A Config says what a Hub shows and how often it looks.
 type Config struct {
 	Client  *protocol.Client
-	Servers string // as the page shows them
+	Servers string // the name of the ensemble on the page
 	Path    string
 
-	Interval time.Duration // between two looks, at least
-	Idle     time.Duration // likewise, while there is no browser; 0 is never
-	Rate     int           // how many requests a second looks may cost on average
-	Nodes    int           // how many nodes are listed; 0 is the default of package survey
-	Limit    int           // how many contenders of each line, and elements of each queue, are read
+	Interval time.Duration // the least time between two looks
+	Idle     time.Duration // the same without a browser; 0 is never
+	Rate     int           // the most requests a second on average
+	Nodes    int           // the most nodes to list; 0 is the default of package survey
+	Limit    int           // the most contenders of a line, or elements of a queue, to read
 
-	Exporter bool // there are only metrics, and no page
+	Exporter bool // serve metrics but no page
 
-	// Break, if it is not nil, lets browsers take away what a contender has, and ask for it back.
+	// Break breaks or revokes a contender for a browser. If it is nil, browsers can only look.
 	Break func(context.Context, Deed) error
 }
 
-// A Deed is what a browser asks to be done to a contender.
+// A Deed is a request of a browser to break or revoke a contender.
 type Deed struct {
 	Verb  string // "break" or "revoke"
 	Path  string
-	Node  string // its name below the path
+	Node  string // the node's name below the path
 	Since time.Time
 
-	Who, By, Reason string // whose it is, from which address this is asked, and why
+	Who, By, Reason string // the owner, the browser's address, and the reason
 }
 
-// view is what a Hub needs of a survey.Viewer.
+// view has the methods of survey.Viewer that a Hub needs.
 type view interface {
 	Look(ctx context.Context, queues bool) (*survey.Place, error)
 	Changed() bool

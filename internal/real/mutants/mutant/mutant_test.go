@@ -23,6 +23,7 @@ func TestOnlyTheActiveMutantChangesSomething(t *testing.T) {
 	assert.Same(t, check, mutantCheck(1, check))
 	assert.Equal(t, failed, mutantSkip(1, fails))
 
+	// From here on, mutant 1 is active, and mutant 2 still is not.
 	mutantActive = 1
 	defer func() { mutantActive = -1 }()
 	assert.True(t, mutantTrue(1, false))

@@ -21,8 +21,7 @@ import (
 // both) must find the bug.
 type Bug struct {
 	Name     string
-	Breaks   string // how it hurts a user
-	File     string // empty if the bug is in the nemesis's own processes
+	File     string
 	Old, New string
 
 	Package string   // the directory of the package whose tests must fail; File's directory if empty

@@ -21,12 +21,11 @@ func TestEachBugFitsTheCodeAndHasACheck(t *testing.T) {
 	for _, b := range planted.Bugs {
 		assert.False(t, names[b.Name], "two bugs are called %q", b.Name)
 		names[b.Name] = true
-		assert.True(t, b.Breaks != "" && (b.Test != "" || b.Recipes != nil), b.Name)
-		if b.File != "" {
-			_, err = b.Overlay(root, t.TempDir())
-			assert.NoError(t, err)
-		}
+		assert.True(t, b.Test != "" || b.Recipes != nil, b.Name)
+		_, err = b.Overlay(root, t.TempDir())
+		assert.NoError(t, err)
 		tests := testsOf(t, filepath.Join(root, b.Dir()))
+		// Each pattern must match a test, or no test would find the bug.
 		for pattern := range strings.SplitSeq(b.Test, "|") {
 			test, err := regexp.Compile(strings.Split(pattern, "/")[0])
 			require.NoError(t, err, b.Name)

@@ -6,14 +6,6 @@ import (
 	"time"
 )
 
-// clockFaults are faults of members' clocks. A member gets its own clock when it starts, so it is
-// restarted at the beginning and at the end.
-var clockFaults = map[string]func(*injection) error{
-	"clock-jump": (*injection).jumpClocks,
-	"clock-rate": (*injection).driftClocks,
-	"clock-fast": (*injection).raceClocks,
-}
-
 const libfaketime = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 
 // ownClock makes a server take its clocks from the file clock, which begins as given. The other
@@ -29,47 +21,35 @@ const (
 	allClocks = "FAKETIME_FORCE_MONOTONIC_FIX=1"
 )
 
-// withClocks starts members with their own clocks, and takes these away after during.
-func (i *injection) withClocks(members []*member, clock, which string, during func() error) error {
+// withClocks starts members with their own clocks, and takes these away after during. (A member
+// gets its own clock when it starts, so it is restarted at the beginning and at the end.)
+func withClocks(i *injection, members []*member, clock, which string, during func() error) error {
 	err := each(members, func(m *member) error {
 		return errors.Join(m.shell(ownClock, clock, which), m.restart())
 	})
 	if err == nil {
-		ctx, cancel := i.limited()
-		err = i.awaitServing(ctx, members)
-		cancel()
+		err = each(members, i.awaitServing)
 	}
-
 	if err == nil {
 		err = during()
 	}
+	// Undo the fault even if a step of it has failed.
 	return errors.Join(err, each(members, func(m *member) error {
 		return errors.Join(m.shell("rm -f env clock"), m.restart())
 	}))
 }
 
-// oneOrAll claims one member or all.
-func (i *injection) oneOrAll() ([]*member, error) {
-	if i.r.IntN(2) == 0 {
-		return i.claim(1)
-	}
-	return i.claim(len(i.members))
-}
-
 // jumpClocks sets wall clocks forward and back, by up to a day. (No system lets its monotonic clock
 // jump.)
-func (i *injection) jumpClocks() error {
-	members, err := i.oneOrAll()
-	if err != nil {
-		return err
-	}
-	return i.withClocks(members, "+0", wallClock, func() error {
+func jumpClocks(i *injection, members []*member) error {
+	return withClocks(i, members, "+0", wallClock, func() error {
 		return i.forAWhile(func() error {
 			offset := i.between(-24*time.Hour, 24*time.Hour)
 			if i.r.IntN(2) == 0 {
 				offset = i.between(-10*time.Second, 10*time.Second)
 			}
 			i.say("the wall clocks of members %v are set to %+.3f s", ids(members), offset.Seconds())
+			// mv replaces the file at once, so no server reads half of it.
 			err := each(members, func(m *member) error {
 				return m.shell("echo '%+.3f' >clock.new; mv clock.new clock", offset.Seconds())
 			})
@@ -81,29 +61,13 @@ func (i *injection) jumpClocks() error {
 
 // driftClocks makes all clocks of members run fast by a few per cent (which the recipes allow), or
 // slow by much more (which they also survive).
-func (i *injection) driftClocks() error {
+func driftClocks(i *injection, members []*member) error {
 	rate := 1 + 0.05*i.r.Float64()
 	if i.r.IntN(2) == 0 {
 		rate = 0.5 + 0.5*i.r.Float64()
 	}
-	members, err := i.oneOrAll()
-	if err != nil {
-		return err
-	}
-	return i.runAtRate(members, rate)
-}
-
-func (i *injection) raceClocks() error {
-	members, err := i.claim(len(i.members))
-	if err != nil {
-		return err
-	}
-	return i.runAtRate(members, 2)
-}
-
-func (i *injection) runAtRate(members []*member, rate float64) error {
 	i.say("the clocks of members %v run at %.3f of their rate", ids(members), rate)
-	return i.withClocks(members, fmt.Sprintf("+0 x%.3f", rate), allClocks, func() error {
+	return withClocks(i, members, fmt.Sprintf("+0 x%.3f", rate), allClocks, func() error {
 		i.hold()
 		return nil
 	})

@@ -11,31 +11,61 @@ import (
 	"time"
 )
 
-// A Fault is something done to the ensemble, for a report.
-type Fault struct {
-	Kind      string
-	Detail    string // what exactly, and to which members
-	At, Until time.Time
-	Err       error // it couldn't be done or undone
-}
-
 // kinds are all faults. A function keeps up its fault with injection.hold, and must undo it before
 // it returns.
-var kinds = func() map[string]func(*injection) error {
-	all := make(map[string]func(*injection) error)
-	for _, family := range []map[string]func(*injection) error{
-		networkFaults, processFaults, diskFaults, dataFaults, clockFaults, reconfigFaults,
-	} {
-		maps.Copy(all, family)
-	}
-	return all
-}()
+var kinds = map[string]func(*injection) error{
+	// The traffic between members, and between clients and members.
+	"partition-leader":   imposed(cutLeader),
+	"partition-halves":   imposed(cutHalves),
+	"partition-one-way":  imposed(cutOneWay),
+	"partition-bridge":   imposed(cutAllButBridge),
+	"partition-ring":     imposed(cutRing),
+	"partition-total":    imposed(cutAll),
+	"partition-flapping": flapping(cutHalves),
+	"members-half-frame": halved(halveMembers),
+	"members-latency":    imposed(delayMembers),
 
-// Kinds returns the kinds of faults that are possible here (sorted, without Beyond's).
+	"clients-cut":          imposed(cutClients),
+	"clients-one-way":      imposed(cutClientsOneWay),
+	"clients-some-members": imposed(cutClientsFromSome),
+	"clients-split":        imposed(splitBrain),
+	"clients-half-frame":   halved(halveClients),
+	"clients-latency":      imposed(delayClients),
+	"clients-reset":        resetClients,
+
+	// Members' processes.
+	"kill-all":        on(all, killed),
+	"kill-leader":     on(theLeader, killed),
+	"kill-majority":   on(aMajority, killed),
+	"kill-minority":   on(aMinority, killed),
+	"pause-all":       on(all, paused),
+	"pause-leader":    on(theLeader, paused),
+	"pause-minority":  on(aMinority, paused),
+	"pause-flicker":   on(one, flicker),
+	"leader-changes":  changeLeaders,
+	"leader-deposed":  on(theLeader, deposeLeader),
+	"restart-rolling": on(all, restartAll),
+
+	// Their disks and data.
+	"disk-full": on(aMinority, fillDisks),
+	"disk-slow": on(some, slowDisks),
+	"data-lost": on(aMinority, loseData),
+	"amnesia":   on(aMinority, amnesia),
+
+	// Their clocks.
+	"clock-jump": on(oneOrAll, jumpClocks),
+	"clock-rate": on(oneOrAll, driftClocks),
+
+	// The ensemble's list of members (and so the size of a quorum).
+	"reconfig": on(all, removeMembers),
+}
+
+// Kinds returns the kinds of faults that are possible here, sorted.
 func (c *Cluster) Kinds() []string {
 	var here []string
+	missing := c.Missing()
 	for kind := range kinds {
-		if c.missing[kind] == "" && beyond[kind] == "" {
+		if missing[kind] == "" {
 			here = append(here, kind)
 		}
 	}
@@ -43,132 +73,48 @@ func (c *Cluster) Kinds() []string {
 	return here
 }
 
-// Missing returns the kinds of faults that aren't possible here, and containers if they aren't,
-// each with the reason.
-func (c *Cluster) Missing() map[string]string { return maps.Clone(c.missing) }
+// Missing returns the kinds of faults that Kinds leaves out, each with the reason: they aren't
+// possible here, or no recipe can survive them. (It also has containers if they aren't possible.)
+func (c *Cluster) Missing() map[string]string {
+	all := maps.Clone(c.missing)
+	if forgets(c.version) {
+		all["members-half-frame"] = "ZooKeeper " + c.version + " can forget committed transactions if followers lose their leader while they synchronize (ZOOKEEPER-4785)"
+	}
+	return all
+}
 
-// Beyond returns the kinds of faults that Kinds leaves out, each with the reason. (Mostly,
-// ZooKeeper or the recipes don't promise to survive them.) Inject accepts them.
-func (c *Cluster) Beyond() map[string]string { return maps.Clone(beyond) }
+// forgets reports whether this version of ZooKeeper has ZOOKEEPER-4785.
+func forgets(version string) bool {
+	var major, minor, patch int
+	fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
+	switch {
+	case major != 3 || minor > 9:
+		return false
+	case minor == 9:
+		return patch < 2
+	}
+	return minor < 8 || patch < 4
+}
 
 // Inject breaks the ensemble by a fault of this kind, with r for each choice. It keeps up the fault
 // for about as long as lasts, or until ctx ends. Then it undoes the fault and returns. It doesn't
 // wait until all members serve again (Heal does). clients is how many client processes there are.
+// detail says what exactly it has done, and to which members. An error means that something
+// couldn't be done or undone.
 //
 // Faults may be injected at the same time. Network faults add up. A fault of members takes members
 // that no other fault has. If there are too few, Inject does nothing and returns an error.
-func (c *Cluster) Inject(ctx context.Context, kind string, r *rand.Rand, lasts time.Duration, clients int) Fault {
-	f := Fault{Kind: kind, At: time.Now()}
+func (c *Cluster) Inject(ctx context.Context, kind string, r *rand.Rand, lasts time.Duration, clients int) (detail string, err error) {
 	i := &injection{Cluster: c, ctx: ctx, r: r, lasts: lasts, clients: clients}
-
 	do, ok := kinds[kind]
 	switch {
 	case !ok:
-		f.Err = fmt.Errorf("cluster: there is no fault %q", kind)
+		err = errors.New("there is no such fault")
 	case c.missing[kind] != "":
-		f.Err = fmt.Errorf("cluster: %s cannot be had here: %s", kind, c.missing[kind])
+		err = fmt.Errorf("it cannot be had here: %s", c.missing[kind])
 	default:
-		f.Err = do(i)
+		err = do(i)
 		i.release()
 	}
-
-	f.Until, f.Detail = time.Now(), strings.Join(i.details, "; ")
-	if f.Err != nil {
-		f.Err = fmt.Errorf("cluster: %s: %w", kind, f.Err)
-	}
-	return f
-}
-
-// An injection is one fault while it lasts.
-type injection struct {
-	*Cluster
-	ctx     context.Context
-	r       *rand.Rand
-	lasts   time.Duration
-	clients int
-
-	details []string
-	claims  []*member
-}
-
-// say adds to the fault's details.
-func (i *injection) say(format string, args ...any) {
-	detail := fmt.Sprintf(format, args...)
-	i.details = append(i.details, detail)
-	i.config.Log("%s", detail)
-}
-
-// hold waits until the fault should end.
-func (i *injection) hold() { i.sleep(i.lasts) }
-
-func (i *injection) sleep(d time.Duration) {
-	select {
-	case <-i.ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-// forAWhile calls step again and again while the fault lasts (at least once).
-func (i *injection) forAWhile(step func() error) error {
-	for end := time.Now().Add(i.lasts); ; {
-		if err := step(); err != nil || i.ctx.Err() != nil || time.Now().After(end) {
-			return err
-		}
-	}
-}
-
-// between returns a duration from low to high.
-func (i *injection) between(low, high time.Duration) time.Duration {
-	return low + time.Duration(i.r.Int64N(int64(high-low)))
-}
-
-var errClaimed = errors.New("another fault has too many of the members")
-
-// claim takes n random members that no other fault has. They belong to this fault until it ends.
-func (i *injection) claim(n int) ([]*member, error) {
-	shuffled := slices.Clone(i.members)
-	i.r.Shuffle(len(shuffled), func(a, b int) { shuffled[a], shuffled[b] = shuffled[b], shuffled[a] })
-
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	free := slices.DeleteFunc(shuffled, func(m *member) bool { return m.claimed })
-	if len(free) < n {
-		return nil, errClaimed
-	}
-	return i.take(free[:n]), nil
-}
-
-// claimLeader takes the leader.
-func (i *injection) claimLeader() (*member, error) {
-	leader := i.leader()
-	if leader == nil {
-		return nil, errors.New("no member leads")
-	}
-
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if leader.claimed {
-		return nil, errClaimed
-	}
-	i.take([]*member{leader})
-	return leader, nil
-}
-
-// take marks members as claimed. i.mu is held.
-func (i *injection) take(members []*member) []*member {
-	for _, m := range members {
-		m.claimed = true
-	}
-	i.claims = append(i.claims, members...)
-	return members
-}
-
-// release gives all claimed members back.
-func (i *injection) release() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for _, m := range i.claims {
-		m.claimed = false
-	}
-	i.claims = nil
+	return strings.Join(i.details, "; "), err
 }

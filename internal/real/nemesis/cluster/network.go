@@ -2,9 +2,10 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
 
 // An end is an end of traffic: a member, or a client process.
@@ -16,11 +17,11 @@ type end struct {
 // A wire is the link over which one end dials another. Traffic goes both ways.
 type wire struct {
 	dialler, target end
-	link            *launch.Link
+	link            *reach.Link
 }
 
 // A rule decides what happens to the traffic from one end to another.
-type rule func(from, to end) launch.Traffic
+type rule func(from, to end) reach.Traffic
 
 // A network has all wires, and the rules of the current faults.
 type network struct {
@@ -33,7 +34,7 @@ type network struct {
 func (n *network) add(dialler, target end) *wire {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	w := &wire{dialler: dialler, target: target, link: launch.NewLink()}
+	w := &wire{dialler: dialler, target: target, link: reach.NewLink()}
 	n.wires = append(n.wires, w)
 	n.settle(w)
 	return w
@@ -46,6 +47,7 @@ func (n *network) impose(r rule) (remove func()) {
 	if n.rules == nil {
 		n.rules = make(map[*rule]struct{})
 	}
+	// Functions can't be compared, so a rule's address is its key.
 	n.rules[&r] = struct{}{}
 	n.settle(n.wires...)
 
@@ -70,7 +72,7 @@ func (n *network) reset(r rule) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, w := range n.wires {
-		if r(w.dialler, w.target) != (launch.Traffic{}) || r(w.target, w.dialler) != (launch.Traffic{}) {
+		if r(w.dialler, w.target) != (reach.Traffic{}) || r(w.target, w.dialler) != (reach.Traffic{}) {
 			w.link.Reset()
 		}
 	}
@@ -78,11 +80,11 @@ func (n *network) reset(r rule) {
 
 // resetDiallers resets the connections with a member for the ends that dialled it. If they are
 // stalled, the member doesn't notice.
-func (n *network) resetDiallers(target *member) {
+func (n *network) resetDiallers(member end) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, w := range n.wires {
-		if w.target == target.end() && !w.dialler.client {
+		if w.target == member && !w.dialler.client {
 			w.link.ResetDialling()
 		}
 	}
@@ -96,8 +98,8 @@ func (n *network) settle(wires ...*wire) {
 }
 
 // traffic combines all rules. n.mu is held.
-func (n *network) traffic(from, to end) launch.Traffic {
-	var all launch.Traffic
+func (n *network) traffic(from, to end) reach.Traffic {
+	var all reach.Traffic
 	for r := range n.rules {
 		t := (*r)(from, to)
 		all.Stalled = all.Stalled || t.Stalled
@@ -117,14 +119,60 @@ func (n *network) close() {
 	}
 }
 
-// wireMembers makes the wire over which a member dials another. It listens on the other's ports, at
-// the address that the dialling member's hosts file has for it.
-func (c *Cluster) wireMembers(from, to *member) error {
-	w := c.network.add(from.end(), to.end())
-	for _, port := range []int{to.at.Quorum, to.at.Election} {
-		if _, err := w.link.Listen(fmt.Sprintf("%s:%d", from.hostOf(to), port), launch.Local(port)); err != nil {
-			return err // on systems other than Linux, 127.0.0.0/8 isn't complete
+// Links are the links of client processes to members, one for each pair.
+type Links struct {
+	mu      sync.Mutex // protects the fields below
+	of      map[int][]*reach.Link
+	strings map[int]string // the connect strings
+}
+
+// Open returns the connect string of a client, which has its link to each target. (add makes the
+// link to a target by its index.) The same client always gets the same string.
+func (l *Links) Open(client int, targets []string, add func(target int) *reach.Link) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known, ok := l.strings[client]; ok {
+		return known, nil
+	}
+	if l.of == nil {
+		l.of, l.strings = make(map[int][]*reach.Link), make(map[int]string)
+	}
+
+	var addrs []string
+	for i, target := range targets {
+		link := add(i)
+		l.of[client] = append(l.of[client], link)
+		port, err := link.Listen(reach.Local(0), target)
+		if err != nil {
+			return "", fmt.Errorf("client %d: %w", client, err)
+		}
+		addrs = append(addrs, reach.Local(port))
+	}
+	l.strings[client] = strings.Join(addrs, ",")
+	return l.strings[client], nil
+}
+
+// Of returns the links of a client.
+func (l *Links) Of(client int) []*reach.Link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[client]
+}
+
+// Reset resets the current connections of a client. Call it after the client's process was killed.
+func (l *Links) Reset(client int) {
+	for _, link := range l.Of(client) {
+		link.Reset()
+	}
+}
+
+// Close closes the links of all clients.
+func (l *Links) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, links := range l.of {
+		for _, link := range links {
+			link.Close()
 		}
 	}
-	return nil
 }

@@ -1,44 +1,22 @@
 package cluster
 
 import (
-	"errors"
-	"maps"
-	"slices"
+	"fmt"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
 
-// A shape chooses a rule at random, and describes it.
-type shape func(*injection) (rule, error)
-
-// networkFaults are faults of the traffic between members, and between clients and members.
-var networkFaults = map[string]func(*injection) error{
-	"partition-leader":   imposed(cutLeader),
-	"partition-halves":   imposed(cutHalves),
-	"partition-one-way":  imposed(cutOneWay),
-	"partition-bridge":   imposed(cutAllButBridge),
-	"partition-ring":     imposed(cutRing),
-	"partition-total":    imposed(cutAll),
-	"partition-flapping": flapping(cutHalves),
-	"members-half-frame": halved(halveMembers),
-	"members-latency":    imposed(delayMembers),
-
-	"clients-cut":          imposed(cutClients),
-	"clients-one-way":      imposed(cutClientsOneWay),
-	"clients-some-members": imposed(cutClientsFromSome),
-	"clients-split":        imposed(splitBrain),
-	"clients-half-frame":   halved(halveClients),
-	"clients-latency":      imposed(delayClients),
-	"clients-reset":        (*injection).resetClients,
-}
+// A shape chooses a rule at random, and describes it. It returns nil if it needs a leader and there
+// is none.
+type shape func(*injection) rule
 
 // imposed applies a shape's rule as long as the fault lasts.
 func imposed(s shape) func(*injection) error {
 	return func(i *injection) error {
-		rule, err := s(i)
-		if err != nil {
-			return err
+		rule := s(i)
+		if rule == nil {
+			return errNoLeader
 		}
 		remove := i.network.impose(rule)
 		defer remove()
@@ -47,15 +25,12 @@ func imposed(s shape) func(*injection) error {
 	}
 }
 
-// flapping applies a shape's rules one after the other, each for a moment, with pauses in between.
+// flapping applies a shape's rules one after the other, each for a moment and with pauses in
+// between.
 func flapping(s shape) func(*injection) error {
 	return func(i *injection) error {
 		return i.forAWhile(func() error {
-			rule, err := s(i)
-			if err != nil {
-				return err
-			}
-			remove := i.network.impose(rule)
+			remove := i.network.impose(s(i))
 			i.sleep(i.between(100*time.Millisecond, 2*time.Second))
 			remove()
 			i.sleep(i.between(100*time.Millisecond, 2*time.Second))
@@ -68,15 +43,12 @@ func flapping(s shape) func(*injection) error {
 // reset (so that the reader ends with half a frame).
 func halved(s shape) func(*injection) error {
 	return func(i *injection) error {
-		rule, err := s(i)
-		if err != nil {
-			return err
-		}
-		reset := i.r.IntN(2) == 0
+		rule, reset := s(i), i.r.IntN(2) == 0
 		remove := i.network.impose(rule)
 		defer remove()
 		i.hold()
 
+		// The rule still applies, so the other half can't arrive before the reset.
 		if reset {
 			i.say("the rest is lost")
 			i.network.reset(rule)
@@ -85,15 +57,20 @@ func halved(s shape) func(*injection) error {
 	}
 }
 
-// stalled is the rule that stalls the traffic in cut. With silent, new connections wait too.
-// Otherwise they are reset.
-func stalled(silent bool, cut func(from, to end) bool) rule {
-	return func(from, to end) launch.Traffic {
-		if !cut(from, to) {
-			return launch.Traffic{}
+// where is the rule that something happens to the traffic in cut.
+func where(t reach.Traffic, cut func(from, to end) bool) rule {
+	return func(from, to end) reach.Traffic {
+		if cut(from, to) {
+			return t
 		}
-		return launch.Traffic{Stalled: true, Silent: silent}
+		return reach.Traffic{}
 	}
+}
+
+// stalled is the rule that stalls the traffic in cut. Half of the time, new connections wait too.
+// Otherwise they are reset.
+func stalled(i *injection, cut func(from, to end) bool) rule {
+	return where(reach.Traffic{Stalled: true, Silent: i.r.IntN(2) == 0}, cut)
 }
 
 // betweenMembers cuts some traffic between members, by their numbers.
@@ -108,78 +85,31 @@ func betweenClients(cut func(client, member int) bool) func(from, to end) bool {
 	}
 }
 
-// A set has some members or clients, by their numbers.
-type set map[int]bool
-
-func (s set) list() []int { return slices.Sorted(maps.Keys(s)) }
-
-func (i *injection) silent() bool { return i.r.IntN(2) == 0 }
-
-// someMembers chooses n members.
-func (i *injection) someMembers(n int) set {
-	s := make(set)
-	for _, at := range i.r.Perm(len(i.members))[:n] {
-		s[i.members[at].id] = true
-	}
-	return s
-}
-
-// someClients chooses one client, or more, or all.
-func (i *injection) someClients() set {
-	s := make(set)
-	if i.clients > 0 {
-		for _, n := range i.r.Perm(i.clients)[:1+i.r.IntN(i.clients)] {
-			s[n] = true
-		}
-	}
-	return s
-}
-
-// keepHolders returns the clients that hold a lock, and makes them keep it.
-func (i *injection) keepHolders() set {
-	s := make(set)
-	if clients := i.aimed(); clients != nil {
-		holders := clients.Holders()
-		for _, client := range holders {
-			s[client] = true
-		}
-		clients.Keep(holders...)
-	}
-	return s
-}
-
-// aimed returns the clients, or nil if they aren't known.
-func (i *injection) aimed() Clients {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.aim
-}
-
-func cutLeader(i *injection) (rule, error) {
+func cutLeader(i *injection) rule {
 	leader := i.leader()
 	if leader == nil {
-		return nil, errors.New("no member leads")
+		return nil
 	}
 	i.say("%v, the leader, is cut off from all other members", leader)
-	return stalled(i.silent(), betweenMembers(func(from, to int) bool {
+	return stalled(i, betweenMembers(func(from, to int) bool {
 		return (from == leader.id) != (to == leader.id)
-	})), nil
+	}))
 }
 
-func cutHalves(i *injection) (rule, error) {
+func cutHalves(i *injection) rule {
 	side := i.someMembers(1 + i.r.IntN(i.minority()))
 	i.say("members %v are cut off from all others", side.list())
-	return stalled(i.silent(), betweenMembers(func(from, to int) bool { return side[from] != side[to] })), nil
+	return stalled(i, betweenMembers(func(from, to int) bool { return side[from] != side[to] }))
 }
 
-func cutOneWay(i *injection) (rule, error) {
+func cutOneWay(i *injection) rule {
 	side := i.someMembers(1 + i.r.IntN(len(i.members)-1))
 	i.say("nothing arrives at other members that members %v send", side.list())
-	return stalled(i.silent(), betweenMembers(func(from, to int) bool { return side[from] && !side[to] })), nil
+	return stalled(i, betweenMembers(func(from, to int) bool { return side[from] && !side[to] }))
 }
 
 // cutAllButBridge makes two halves that both reach one member.
-func cutAllButBridge(i *injection) (rule, error) {
+func cutAllButBridge(i *injection) rule {
 	order := i.r.Perm(len(i.members))
 	bridge := i.members[order[0]].id
 	side := make(set)
@@ -187,128 +117,114 @@ func cutAllButBridge(i *injection) (rule, error) {
 		side[i.members[at].id] = true
 	}
 	i.say("members %v reach the others through %d only", side.list(), bridge)
-	return stalled(i.silent(), betweenMembers(func(from, to int) bool {
+	return stalled(i, betweenMembers(func(from, to int) bool {
 		return from != bridge && to != bridge && side[from] != side[to]
-	})), nil
+	}))
 }
 
 // cutRing lets each member reach a majority (including itself), and no two members the same
 // majority.
-func cutRing(i *injection) (rule, error) {
+func cutRing(i *injection) rule {
 	n := len(i.members)
 	place := make(map[int]int)
 	for at, m := range i.r.Perm(n) {
 		place[i.members[m].id] = at
 	}
 	i.say("each member hears the %d that come after it in a ring", n/2)
-	return stalled(i.silent(), betweenMembers(func(from, to int) bool {
+	return stalled(i, betweenMembers(func(from, to int) bool {
 		return (place[from]-place[to]+n)%n > n/2
-	})), nil
+	}))
 }
 
-func cutAll(i *injection) (rule, error) {
+func cutAll(i *injection) rule {
 	i.say("no member reaches another")
-	return stalled(i.silent(), betweenMembers(func(from, to int) bool { return from != to })), nil
+	return stalled(i, betweenMembers(func(from, to int) bool { return from != to }))
 }
 
-func halveMembers(i *injection) (rule, error) {
+func halveMembers(i *injection) rule {
 	side := i.someMembers(1 + i.r.IntN(len(i.members)-1))
 	i.say("what members %v send to others stops in the middle", side.list())
-	return func(from, to end) launch.Traffic {
-		return launch.Traffic{Halved: !from.client && !to.client && side[from.n] && !side[to.n]}
-	}, nil
+	return where(reach.Traffic{Halved: true}, betweenMembers(func(from, to int) bool { return side[from] && !side[to] }))
 }
 
-func delayMembers(i *injection) (rule, error) {
+func delayMembers(i *injection) rule {
 	side, delay := i.someMembers(1+i.r.IntN(len(i.members))), i.between(10*time.Millisecond, 300*time.Millisecond)
 	i.say("what members %v send to others takes %v to %v", side.list(), delay, 2*delay)
-	if clients := i.aimed(); clients != nil && i.r.IntN(2) == 0 {
-		clients.Hurry()
+	// Latency matters most when locks change hands.
+	if i.aim != nil && i.r.IntN(2) == 0 {
+		i.aim.Hurry()
 	}
-	return func(from, to end) launch.Traffic {
-		if from.client || to.client || !side[from.n] {
-			return launch.Traffic{}
-		}
-		return launch.Traffic{Delay: delay, Jitter: delay}
-	}, nil
+	return where(reach.Traffic{Delay: delay, Jitter: delay}, betweenMembers(func(from, _ int) bool { return side[from] }))
 }
 
-func cutClients(i *injection) (rule, error) {
+func cutClients(i *injection) rule {
 	cut := i.someClients()
 	i.say("clients %v are cut off from all members", cut.list())
-	return stalled(i.silent(), betweenClients(func(client, _ int) bool { return cut[client] })), nil
+	return stalled(i, betweenClients(func(client, _ int) bool { return cut[client] }))
 }
 
-func cutClientsOneWay(i *injection) (rule, error) {
-	cut, requests := i.someClients(), i.r.IntN(2) == 0
-	if requests {
-		i.say("nothing arrives at members that clients %v send", cut.list())
-	} else {
-		i.say("nothing arrives at clients %v", cut.list())
+// oneWay chooses clients and a direction.
+func oneWay(i *injection) (text string, cut func(from, to end) bool) {
+	side := i.someClients()
+	if i.r.IntN(2) == 0 {
+		return fmt.Sprintf("to members from clients %v", side.list()), func(from, _ end) bool { return from.client && side[from.n] }
 	}
-	return stalled(true, func(from, to end) bool {
-		return requests && from.client && cut[from.n] || !requests && to.client && cut[to.n]
-	}), nil
+	return fmt.Sprintf("to clients %v", side.list()), func(_, to end) bool { return to.client && side[to.n] }
+}
+
+func cutClientsOneWay(i *injection) rule {
+	text, cut := oneWay(i)
+	i.say("no bytes go %s", text)
+	return where(reach.Traffic{Stalled: true, Silent: true}, cut)
 }
 
 // cutClientsFromSome leaves each client its own part of the members.
-func cutClientsFromSome(i *injection) (rule, error) {
+func cutClientsFromSome(i *injection) rule {
 	cut := make(map[int]set)
 	for client := range i.clients {
 		cut[client] = i.someMembers(1 + i.r.IntN(len(i.members)-1))
 		i.say("client %d is cut off from members %v", client, cut[client].list())
 	}
-	return stalled(i.silent(), betweenClients(func(client, member int) bool { return cut[client][member] })), nil
+	return stalled(i, betweenClients(func(client, member int) bool { return cut[client][member] }))
 }
 
 // splitBrain cuts the leader off (see cutOffWithHolders).
-func splitBrain(i *injection) (rule, error) {
+func splitBrain(i *injection) rule {
 	leader := i.leader()
 	if leader == nil {
-		return nil, errors.New("no member leads")
+		return nil
 	}
-	return i.cutOffWithHolders(leader), nil
+	return cutOffWithHolders(i, leader)
 }
 
 // cutOffWithHolders cuts the leader off from all other members. Clients that hold a lock (or some
 // clients, if none does) reach only the leader. All other clients reach only the other members.
-func (i *injection) cutOffWithHolders(leader *member) rule {
+func cutOffWithHolders(i *injection, leader *member) rule {
 	with := i.keepHolders()
 	if len(with) == 0 {
 		with = i.someClients()
 	}
 	i.say("clients %v and %v, the leader, are cut off from all others", with.list(), leader)
-	return stalled(i.silent(), func(from, to end) bool {
+	return stalled(i, func(from, to end) bool {
 		side := func(e end) bool { return e.client && with[e.n] || !e.client && e.n == leader.id }
 		return side(from) != side(to)
 	})
 }
 
-func halveClients(i *injection) (rule, error) {
-	side, requests := i.someClients(), i.r.IntN(2) == 0
-	if requests {
-		i.say("what clients %v send stops in the middle", side.list())
-	} else {
-		i.say("what clients %v are sent stops in the middle", side.list())
-	}
-	return func(from, to end) launch.Traffic {
-		return launch.Traffic{Halved: requests && from.client && side[from.n] || !requests && to.client && side[to.n]}
-	}, nil
+func halveClients(i *injection) rule {
+	text, cut := oneWay(i)
+	i.say("bytes %s stop in the middle", text)
+	return where(reach.Traffic{Halved: true}, cut)
 }
 
-func delayClients(i *injection) (rule, error) {
+func delayClients(i *injection) rule {
 	side, delay := i.someClients(), i.between(10*time.Millisecond, 500*time.Millisecond)
 	i.say("what clients %v send, and are sent, takes %v to %v", side.list(), delay, 2*delay)
-	return func(from, to end) launch.Traffic {
-		if from.client && side[from.n] || to.client && side[to.n] {
-			return launch.Traffic{Delay: delay, Jitter: delay}
-		}
-		return launch.Traffic{}
-	}, nil
+	return where(reach.Traffic{Delay: delay, Jitter: delay}, betweenClients(func(client, _ int) bool { return side[client] }))
 }
 
 // resetClients resets the connections of some clients, again and again.
-func (i *injection) resetClients() error {
+func resetClients(i *injection) error {
 	side := i.someClients()
 	i.say("the connections of clients %v are reset again and again", side.list())
 	return i.forAWhile(func() error {

@@ -8,13 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
-
-// reconfigFaults change the ensemble's list of members (and so the size of a quorum).
-var reconfigFaults = map[string]func(*injection) error{
-	"reconfig": (*injection).removeMembers,
-}
 
 // The administrator may change the list of members. superDigest is the digest of "super:nemesis".
 const (
@@ -24,21 +19,18 @@ const (
 
 // removeMembers removes a minority, and adds it again at the end. Half of the time these members
 // are shut down meanwhile, so that their clients must move. Otherwise they follow without a vote.
-func (i *injection) removeMembers() error {
-	all, err := i.claim(len(i.members))
-	if err != nil {
-		return err
-	}
+func removeMembers(i *injection, all []*member) error {
 	removed := all[:1+i.r.IntN(i.minority())]
 	shutDown := i.r.IntN(2) == 0
+	then := "go on without a vote"
 	if shutDown {
-		i.say("members %v are removed from the ensemble, and shut down", ids(removed))
-	} else {
-		i.say("members %v are removed from the ensemble, and go on without a vote", ids(removed))
+		then = "are shut down"
 	}
+	i.say("members %v are removed from the ensemble, and %s", ids(removed), then)
 
 	rest := i.others(removed...)
-	err = i.await(func() error { return i.configure(rest) })
+	// A reconfiguration can fail while members are starting, so try again.
+	err := i.await(func() error { return i.configure(rest) })
 	if err == nil && shutDown {
 		err = each(removed, func(m *member) error { return m.leave(rest) })
 	}
@@ -52,16 +44,9 @@ func (i *injection) removeMembers() error {
 	return errors.Join(err, i.await(i.reunite))
 }
 
-// await waits until step returns nil, even after the fault's context has ended.
-func (i *injection) await(step func() error) error {
-	ctx, cancel := i.limited()
-	defer cancel()
-	return launch.Poll(ctx, step)
-}
-
-// leave shuts down a removed member, and gives it the configuration of a member that joins rest. A
-// joining member is an observer, because a voter could form a quorum of the old list of members,
-// without everything that rest has committed.
+// leave shuts down a removed member and gives it the configuration of a member that joins rest. A
+// joining member is an observer. A voter could form a quorum of the old list of members without
+// everything that rest has committed.
 func (m *member) leave(rest []*member) error {
 	if err := m.kill(); err != nil {
 		return err
@@ -74,15 +59,14 @@ func (m *member) leave(rest []*member) error {
 		`for line in '%s'; do echo "$line"; done >>zoo.cfg`, strings.Join(lines, "' '"))
 }
 
-// reunite adds removed members again. It returns nil once all members vote, know that, and are
-// synced with one leader. Otherwise it returns what is missing.
+// reunite adds removed members again. It returns nil once all members vote and know it, and are
+// synced with one leader. Otherwise it returns a reason.
 func (c *Cluster) reunite() error {
 	return errors.Join(c.configure(c.members), c.unsynced(c.members), c.uninformed())
 }
 
 // uninformed returns which members don't know yet that all vote. The leader knows first. If a
-// member is killed before it has stored the list, it may not start again, because its own list
-// lacks it.
+// member is killed before it has stored the list, it may not start again (its own list lacks it).
 func (c *Cluster) uninformed() (err error) {
 	for _, m := range c.members {
 		voters, failed := m.voters()
@@ -100,7 +84,7 @@ func (c *Cluster) uninformed() (err error) {
 func (c *Cluster) configure(members []*member) error {
 	leader := c.leader()
 	if leader == nil {
-		return errors.New("no member leads")
+		return errNoLeader
 	}
 	now, err := leader.voters()
 	if errors.Is(err, errTooOld) {
@@ -118,7 +102,7 @@ var errTooOld = errors.New("this ZooKeeper is older than 3.5")
 
 // voters returns the numbers of the members that vote, according to m.
 func (m *member) voters() ([]int, error) {
-	answer, err := launch.Ask(m.addr(), "conf")
+	answer, err := reach.Ask(m.addr(), "conf")
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +142,7 @@ func (m *member) reconfigure(members []*member) error {
 func (c *Cluster) refusal() error {
 	leader := c.leader()
 	if leader == nil {
-		return errors.New("no member leads")
+		return errNoLeader
 	}
 	if _, err := leader.voters(); err != nil {
 		return err

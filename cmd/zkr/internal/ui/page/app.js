@@ -1,6 +1,6 @@
 // The page: one stream of changes, and a row for each path that is touched only if it has changed.
 import { add as addEvents, expire, forget } from "./timeline.js";
-import { body, head, recipes, stuck, who, words } from "./row.js";
+import { body, head, kind, recipes, stuck, who, words } from "./row.js";
 import { clock, age, count, el, now, number, say, setClock, span, tick } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
@@ -55,7 +55,7 @@ function create(data) {
 function fill(row, data) {
   row.data = data;
   row.words = words(data);
-  row.element.dataset.recipe = data.recipe;
+  row.element.dataset.recipe = kind(data);
   row.element.dataset.path = data.path;
   row.button.replaceChildren(...head(data));
   if (!row.panel.hidden) fillBody(row);
@@ -218,7 +218,7 @@ const filters = {
   look: (d) => d.trouble,
 };
 
-const matches = (name, d) => (filters[name] ? filters[name](d) : d.recipe === name);
+const matches = (name, d) => (filters[name] ? filters[name](d) : kind(d) === name);
 
 function show(row) {
   const terms = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -238,7 +238,7 @@ function chips() {
   const counts = new Map([...Object.keys(filters), ...recipes.keys()].map((name) => [name, 0]));
   for (const { data } of order) {
     for (const name of Object.keys(filters)) if (filters[name](data)) counts.set(name, counts.get(name) + 1);
-    counts.set(data.recipe, (counts.get(data.recipe) ?? 0) + 1);
+    counts.set(kind(data), (counts.get(kind(data)) ?? 0) + 1);
   }
 
   for (const [name, n] of counts) {

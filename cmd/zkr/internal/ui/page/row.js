@@ -8,6 +8,9 @@ export const recipes = new Map(Object.entries({
   directory: "directory",
 }));
 
+// kind is the recipe of a row. Elections have the names of locks, and some can be told from them.
+export const kind = (row) => (row.use === "election" ? row.use : row.recipe);
+
 const verbs = { holds: "holds", waits: "waits", inside: "inside", member: "member" };
 
 // who is what a contender is called.
@@ -17,7 +20,7 @@ const holding = (row) => (row.contenders ?? []).filter((c) => c.state !== "waits
 
 // words are all that a search looks at.
 export function words(row) {
-  const all = [row.path, row.recipe, ...(row.notes ?? []), ...(row.unknown ?? [])];
+  const all = [row.path, row.recipe, row.use ?? "", ...(row.notes ?? []), ...(row.unknown ?? [])];
   for (const c of row.contenders ?? []) {
     all.push(c.node, c.mode ?? "", c.library, c.session ?? "", c.token ?? "", who(c), c.program ?? "", c.data ?? "", c.orphan ?? "");
   }
@@ -107,7 +110,7 @@ export function head(row) {
   const aged = line ? first.held || first.since : ["barrier", "leaf"].includes(row.recipe) ? row.since : 0;
   const what = line ? (first.held ? "held since" : "its holder is in line since; since when it holds is unknown") : "since";
   return [
-    span("name", pathOf(row.path), span("recipe", recipes.get(row.recipe) ?? row.recipe)),
+    span("name", pathOf(row.path), span("recipe", row.use ?? recipes.get(row.recipe) ?? row.recipe)),
     span("state", ...summary(row)),
     span("tail",
       row.trouble ? el("span", { class: "trouble", title: "There is something to look at" }, "look") : "",
@@ -135,7 +138,7 @@ function line(row, c, act) {
   const fact = (name, value, kind = "") => (value ? el("div", {}, el("dt", {}, name), el("dd", { class: kind }, value)) : "");
   const buttons = [];
   if (act) {
-    if (row.recipe === "lock" && c.state === "holds") {
+    if (kind(row) === "lock" && c.state === "holds") {
       buttons.push(el("button", { type: "button", on: { click: () => act("revoke", row, c) } }, "revoke…"));
     }
     buttons.push(el("button", { type: "button", class: "danger", on: { click: () => act("break", row, c) } }, "break…"));

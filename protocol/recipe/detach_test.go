@@ -1,0 +1,101 @@
+package recipe_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A context derived in the work can end while the caller waits on, and so can the session.
+func TestAbandonedAlsoTellsOfTheEndOfTheSession(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		s := suite.Session(t, srv.Client(t))
+		_, err := recipe.Detach(t.Context(), s, func(ctx context.Context, s *recipe.Session) (struct{}, error) {
+			assert.NoError(t, s.Abandoned(), "the caller waits on")
+
+			srv.ExpireSession(s.ID())
+			<-s.Done()
+			assert.ErrorIs(t, s.Abandoned(), protocol.ErrLost)
+			return struct{}{}, nil
+		}, nil)
+		require.NoError(t, err)
+	})
+}
+
+// Work of a session has no caller that could give up, whatever contexts it makes from its own.
+func TestWorkOfASessionOutlivesTheBackOff(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, node := srv.Link(t), srv.Root(t)+"/node"
+		dialer, deletes := suite.Breaking(link, recipestest.OpDelete)
+		s := suite.Session(t, link.Client(t, dialer, impatient(2)))
+		for _, derived := range []bool{false, true} {
+			suite.Ensure(t, s, node)
+			deletes.Store(5)
+			done := make(chan error, 1)
+			s.Go(func(life context.Context, s *recipe.Session) {
+				if derived {
+					life = context.WithValue(life, t, nil)
+				}
+				done <- s.Delete(life, node, -1)
+			})
+			require.NoError(t, <-done)
+			require.Zero(t, deletes.Load())
+		}
+	})
+}
+
+// A transaction that deletes a node is refused, for a reason of its own, and the session is lost
+// before the node can be deleted alone. The caller gets the loss.
+func TestRefusedDeletionOfALostSessionIsALoss(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		c := link.Client(t)
+		s, node := suite.Session(t, c), srv.Root(t)
+		require.NoError(t, s.Create(suite.Lasting(t), node, nil, zk.FlagEphemeral))
+
+		refused := errors.New("refused")
+		heard := make(chan error, 1)
+		s.Go(func(life context.Context, s *recipe.Session) {
+			heard <- s.DeleteWith(life, node, func(*zk.Conn) error {
+				srv.ExpireSession(s.ID())
+				link.Cut()
+				link.Heal()
+				<-s.Done()
+				return refused
+			})
+		})
+
+		err := <-heard
+		require.ErrorIs(t, err, protocol.ErrLost)
+		require.NotErrorIs(t, err, refused)
+	})
+}
+
+// Work that outlives its caller ends with the session, and so does the grant that it releases.
+func TestReleaseInDetachedWorkSaysThatTheSessionIsLost(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/line", srv.Link(t)
+		c := link.Client(t)
+		g, s := suite.Hold(t, c, path), suite.Session(t, c)
+		link.Stall()
+
+		released := suite.Later(func() error {
+			_, err := recipe.Detach(t.Context(), s, func(ctx context.Context, s *recipe.Session) (struct{}, error) {
+				return struct{}{}, g.Release(ctx)
+			}, nil)
+			return err
+		})
+
+		require.ErrorIs(t, suite.Wait(t, released), protocol.ErrLost)
+		link.Heal()
+	})
+}
