@@ -47,8 +47,9 @@ var foreigners = []foreigner{
 		return useLock(ctx, s.Client.With(protocol.WithACLFor(acl)), s.Path+"/use", func() {})
 	}},
 	{"back-off", nil, func(ctx context.Context, s *Stage, f func()) error {
-		s.Link.Fail(recipestest.OpAny, "", int32(zkwire.CodeThrottled), 1)
-		pace := func() backoff.BackOff { f(); return backoff.NewConstantBackOff(time.Second) }
+		throttle := func(n int) { s.Link.Fail(recipestest.OpAny, "", int32(zkwire.CodeThrottled), n) }
+		throttle(storm) // the first may be a request of the session itself
+		pace := func() backoff.BackOff { throttle(0); f(); return backoff.NewConstantBackOff(time.Second) }
 		return useLock(ctx, s.Client.With(protocol.WithBackOff(pace)), s.Path+"/use", func() {})
 	}},
 	{"function of Do", nil, func(ctx context.Context, s *Stage, f func()) error {
@@ -157,7 +158,11 @@ func (sc *scene) foreign(t *testing.T, f foreigner, h habit, way way) (text stri
 				defer func() { recover() }() // it may well reach the caller whose function panics
 				f.use(ctx, s, misbehave)
 			})
-			<-entered
+			select {
+			case <-entered:
+			case <-ctx.Done():
+				check(ctx.Err())
+			}
 		}
 		late := time.After(timeout)                        // when the servers may grant it to another client
 		if h.name != "closes the client" || f.use == nil { // else it is closed by now

@@ -149,6 +149,8 @@ func (sc *scene) play(t *testing.T, in setting, f func(s *Stage, v Verb)) {
 			s.others.Store(true)
 			return in.connect(s, false, usually[:2:2])
 		})
+		hangs := time.AfterFunc(max(in.lasts, 4*limit)+24*time.Hour, func() { panic(sc.row.Name + " hangs") })
+		defer hangs.Stop()
 		s.Link.At(max(in.packets, storm), func() { // virtual time stands still in an endless loop: end it
 			s.Logf("%s: %d packets:\n%s", sc.row.Name, s.Link.Packets(), s.Link.Trace())
 			s.stormy.Store(true)
