@@ -129,13 +129,8 @@ func (q *Queue) offer(ctx context.Context, o offer) (ids []string, err error) {
 		return &attempt, u.producer.offers.Do(ctx, &attempt)
 	})
 	if err != nil {
-		if !errors.As(err, new(*UncertainError)) && errors.Is(err, protocol.ErrUncertain) {
-			err = &UncertainError{Data: o.items, Err: err}
-		}
-
 		return nil, err
 	}
-
 	return done.ids, nil
 }
 

@@ -92,7 +92,9 @@ func newProducer(s *site, how offering, turns *line.Line) *producer {
 	p := &producer{site: s, offering: how, next: -1, bound: bound{turns: turns}}
 	p.presence = presence{site: s, dir: receiptsNode}
 	p.keys.site, p.keys.retention = s, how.retention
-	p.offers = batch.New(s, p.limits(), p.serve, func(_ *offer, cause error) error { return uncertain(cause) })
+	p.offers = batch.New(s, p.limits(), p.serve, func(o *offer, cause error) error {
+		return &UncertainError{Data: o.items, Err: uncertain(cause)}
+	})
 	return p
 }
 
@@ -112,10 +114,10 @@ func (p *producer) serve(life context.Context) {
 	p.endTurn()
 }
 
-// fail answers offers with an error. If the session has ended, the error says so and the calls go
+// fail answers offers that were not sent with an error. If the session has ended, the error says so and the calls go
 // on in the next session.
 func (p *producer) fail(err error, offers ...*offer) {
-	if over := p.session.Err(); over != nil && !errors.Is(err, protocol.ErrUncertain) {
+	if over := p.session.Err(); over != nil {
 		err = over
 	}
 	p.offers.Answer(err, offers...)

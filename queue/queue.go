@@ -92,7 +92,7 @@ func across[R any](ctx context.Context, q *Queue, do func(*under) (R, error)) (R
 	var final error
 	r, err := ask(ctx, q, func(s *recipe.Session) (R, error) {
 		r, err := do(q.under(s))
-		if errors.Is(err, protocol.ErrUncertain) {
+		if errors.As(err, new(*UncertainError)) {
 			final, err = err, nil
 		}
 		return r, err

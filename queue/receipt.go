@@ -144,20 +144,23 @@ const idlePresence = time.Second
 func (p *presence) use(life context.Context) (node string, err error) {
 	for p.name == "" {
 		name := p.session.NewOwner().String()
-		err := p.session.Create(life, p.path+p.dir+"/"+name, nil, zk.FlagEphemeral)
+		path := p.path + p.dir + "/" + name
+		// Nothing of a caller depends on the node yet, so an unknown outcome is no caller's concern.
+		_, err := recipe.Do(life, p.session, func(c *zk.Conn) (string, error) {
+			return recipe.Create(c, p.session.Path(path), nil, zk.FlagEphemeral, p.recipe.ACL(path))
+		})
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
-			err = p.ensure(life, p.session, p.dir)
+			if err := p.ensure(life, p.session, p.dir); err != nil {
+				return "", err
+			}
 		// If the node exists, an attempt whose answer was lost has created it.
 		case err == nil, errors.Is(err, zk.ErrNodeExists):
-			p.name, err = name, nil
-		// An attempt may have created it, and nobody uses it.
-		case errors.Is(err, protocol.ErrUncertain):
+			p.name = name
+		default:
+			// An attempt before may have created it, and nobody uses it.
 			p.name = name
 			p.discard()
-		}
-
-		if err != nil {
 			return "", err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -52,25 +53,33 @@ func TestReservationOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// The answer to the creation of a consumer's presence is lost, and its outcome can't be found out.
+// The answer to the creation of a consumer's presence (or of a producer's receipt) is lost, and its
+// outcome can't be found out. That leaves no doubt about entries.
 func TestPresenceOfUnknownOutcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		link, q := b.linked()
-		offer(t, b.queue(), "x")
-		require.NoError(t, b.reserve(q).Nack(t.Context()))
-		time.Sleep(2 * time.Second) // that presence has gone
-		link.LoseReply(recipestest.OpCreate, 1)
-		sent := link.Sent(recipestest.OpCreate, link.Count(recipestest.OpCreate)+1)
-		go func() {
-			<-sent
-			unreadable(link, recipestest.OpCreate, 1)
-		}()
+		for node, call := range map[string]func() error{
+			"consumers": func() error { _, err := q.Take(t.Context()); return err },
+			"receipts":  func() error { _, err := q.Offer(t.Context(), nil); return err },
+		} {
+			offer(t, b.queue(), "x")
+			require.NoError(t, b.reserve(q).Nack(t.Context()))
+			offer(t, q, "y")
+			time.Sleep(2 * time.Second) // these presences have gone
+			link.LoseReply(recipestest.OpCreate, 1)
+			sent := link.Sent(recipestest.OpCreate, link.Count(recipestest.OpCreate)+1)
+			go func() {
+				<-sent
+				unreadable(link, recipestest.OpCreate, 1)
+			}()
 
-		_, err := q.TryReserve(t.Context())
-		require.ErrorContains(t, err, "no permission to create")
-		time.Sleep(time.Minute)
-		require.Empty(t, children(t, b.client, b.path+"/zkrecipes/consumers"))
-		comesBack(t, b, 2)
+			err := call()
+			require.ErrorContains(t, err, "no permission to create")
+			require.NotErrorIs(t, err, protocol.ErrUncertain)
+			time.Sleep(time.Minute)
+			require.Empty(t, children(t, b.client, b.path+"/zkrecipes/"+node))
+			require.Equal(t, []string{"x", "y"}, drain(t, t.Context(), b.queue()))
+		}
 	})
 }
 

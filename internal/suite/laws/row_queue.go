@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
@@ -178,8 +179,8 @@ func full(offer queueVerb) queueVerb {
 // taken makes it an error that a call has no data or has data with an error. If the outcome is
 // uncertain, the call must have the data.
 func taken(n int, err error) error {
-	if errors.As(err, new(*queue.UncertainError)) {
-		if n == 0 {
+	if errors.Is(err, protocol.ErrUncertain) {
+		if n == 0 || !errors.As(err, new(*queue.UncertainError)) {
 			return errors.New("uncertain, without data")
 		}
 		return err
