@@ -79,12 +79,13 @@ func TestTrustOnAnEnsemble(t *testing.T) {
 		link := servers.Link(t)
 		c := link.Client(t, protocol.WithSessionTimeout(20*time.Second))
 		g := suite.Hold(t, c, root)
-		// No server is left to close the session, so the client must do it later.
+		// No server is left to close the session.
 		for _, m := range cluster.Members() {
 			m.Stop()
 		}
 		suite.Wait(t, g.Done())
-		link.Cut() // a member that starts hangs up, and might have resumed the session: the client would leave it alone
+		// A member that starts hangs up, and then the client leaves its lost session alone for long.
+		link.Cut()
 		cluster.Restart()
 		link.Heal()
 		// The client closes its lost session before it asks for the lock again.
