@@ -140,7 +140,7 @@ func TestWatchesOnALaggingFollowerFireLate(t *testing.T) {
 				for ch, want := range map[<-chan zk.Event]zk.EventType{
 					changed: zk.EventNodeDataChanged, created: zk.EventNodeCreated, children: zk.EventNodeChildrenChanged,
 				} {
-					require.Equal(t, want, (<-ch).Type)
+					require.Equal(t, want, receive(t, ch).Type)
 					e.since(t, lag)
 				}
 			})
@@ -158,7 +158,7 @@ func TestWritesThroughALaggingFollowerAreCommittedAtOnceAndAnsweredLate(t *testi
 		})
 
 		require.True(t, exists(t, e.leads, "/mine"))
-		require.NoError(t, <-answer)
+		require.NoError(t, receive(t, answer))
 		e.since(t, lag)
 
 		select {
@@ -179,11 +179,11 @@ func TestRequestsToALaggingFollowerAreAnsweredInOrder(t *testing.T) {
 		require.Equal(t, "second", data(t, e.leads, "/a"), "the leader applies it before the first is answered")
 		requireNothing(t, read)
 
-		require.Equal(t, "first", <-read)
+		require.Equal(t, "first", receive(t, read))
 		e.since(t, lag)
 		require.NoError(t, receive(t, first))
 		requireNothing(t, second)
-		require.NoError(t, <-second)
+		require.NoError(t, receive(t, second))
 		e.since(t, lag+lag/2)
 	})
 }
@@ -201,8 +201,8 @@ func TestAnswersDoNotMix(t *testing.T) {
 			require.ErrorIs(t, err, zk.ErrNoNode)
 			require.Len(t, results, 2)
 
-			require.NoError(t, <-written)
-			require.Equal(t, "new", <-read)
+			require.NoError(t, receive(t, written))
+			require.Equal(t, "new", receive(t, read))
 		}
 	})
 }
@@ -229,7 +229,7 @@ func TestSyncWaitsForWhatTheLeaderHasCommittedBefore(t *testing.T) {
 		synced := later(sync)
 		time.Sleep(lag / 4)
 		set(t, e.leads, "/a", "newer")
-		require.NoError(t, <-synced)
+		require.NoError(t, receive(t, synced))
 		e.since(t, lag)
 		require.Equal(t, "new", data(t, e.lags, "/a"))
 	})
@@ -267,10 +267,10 @@ func TestLaggingFollowerLearnsLateThatASessionHasEnded(t *testing.T) {
 		require.True(t, exists(t, other, "/theirs"), "its session has ended, and the follower does not know")
 		failed := later(func() error { _, err := other.Set("/a", nil, -1); return err })
 
-		require.Equal(t, zk.EventNodeDeleted, (<-theirs).Type)
+		require.Equal(t, zk.EventNodeDeleted, receive(t, theirs).Type)
 		e.since(t, lag)
-		require.Error(t, <-failed)
-		require.ErrorIs(t, (<-own).Err, zk.ErrSessionExpired)
+		require.Error(t, receive(t, failed))
+		require.ErrorIs(t, receive(t, own).Err, zk.ErrSessionExpired)
 		require.Equal(t, "old", data(t, e.lags, "/a"), "the write has failed")
 	})
 }
@@ -315,15 +315,7 @@ func TestClientsThatHaveSeenMoreThanAFollowerAreRefused(t *testing.T) {
 
 		r.dial = e.follower.Dial
 		e.DropConnections()
-		require.True(t, <-later(func() bool {
-			ok, _, err := c.Exists("/b")
-			for err != nil {
-				time.Sleep(100 * time.Millisecond)
-				ok, _, err = c.Exists("/b")
-			}
-			return ok
-		}))
-
+		require.Empty(t, receive(t, later(func() string { return dataOf(c, "/b") })))
 		require.GreaterOrEqual(t, time.Since(e.beganLagging), lag)
 		require.Equal(t, id, c.SessionID())
 	})

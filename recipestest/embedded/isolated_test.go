@@ -57,7 +57,7 @@ func TestIsolatedFollowerAnswersReadsAndPings(t *testing.T) {
 				f.Rejoin()
 				require.Error(t, receive(t, written))
 				require.Error(t, receive(t, read))
-				require.Equal(t, "new", <-later(func() string { return dataOf(c, "/a") }))
+				require.Equal(t, "new", receive(t, later(func() string { return dataOf(c, "/a") })))
 			})
 		})
 	}
@@ -91,7 +91,7 @@ func TestIsolatedFollowerOpensNoSession(t *testing.T) {
 				time.Sleep(away)
 				requireNothing(t, connected)
 				f.Rejoin()
-				require.Equal(t, zk.StateHasSession, (<-connected).State())
+				require.Equal(t, zk.StateHasSession, receive(t, connected).State())
 			})
 		})
 	}
@@ -142,7 +142,7 @@ func TestSyncAtADeposedLeaderIsNoFence(t *testing.T) {
 		ended := later(func() error { _, err := before.receive(); return err })
 		requireNothing(t, ended)
 		time.Sleep(15 * time.Second)
-		require.ErrorIs(t, <-ended, io.EOF)
+		require.ErrorIs(t, receive(t, ended), io.EOF)
 		require.False(t, s.ExpireSession(c.session), "it has expired")
 	})
 }
