@@ -112,10 +112,11 @@ func Wait[T any](t testing.TB, signal <-chan T) T {
 	}
 }
 
-// Later runs f and returns a channel with its result.
+// Later runs f and returns a channel with its result. If f ends its goroutine (by require), the
+// channel is closed.
 func Later[T any](f func() T) <-chan T {
 	result := make(chan T, 1)
-	go func() { result <- f() }()
+	go func() { defer close(result); result <- f() }()
 	return result
 }
 

@@ -246,7 +246,7 @@ func TestWatchSharesNoOldAbsence(t *testing.T) {
 			suite.Wait(t, synced)
 			deliver()
 
-			require.NoError(t, <-late, "the node was there before the call")
+			require.NoError(t, suite.Wait(t, late), "the node was there before the call")
 			_, err := early.Ready(suite.Lasting(t))
 			require.ErrorIs(t, err, zk.ErrNoNode)
 		}
@@ -282,7 +282,7 @@ func TestWaitersOnOneNodeAskOnce(t *testing.T) {
 		require.NoError(t, suite.Session(t, srv.Client(t)).Delete(suite.Lasting(t), root+"/x", -1))
 
 		for range n {
-			require.NoError(t, <-done)
+			require.NoError(t, suite.Wait(t, done))
 		}
 	})
 }
