@@ -270,7 +270,7 @@ func TestManyLossesAreOneMessage(t *testing.T) {
 		}
 
 		link.Stall()
-		<-last.Session().Done()
+		suite.Wait(t, last.Session().Done())
 		synctest.Wait()
 		lost := log.take("WARN lost")
 		require.Len(t, lost, 1)

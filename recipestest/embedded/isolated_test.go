@@ -61,7 +61,7 @@ func TestIsolatedFollowerAnswersReadsAndPings(t *testing.T) {
 				require.Equal(t, zk.StateHasSession, receive(t, connected).State())
 				require.Error(t, receive(t, written))
 				require.Error(t, receive(t, read))
-				require.Equal(t, "new", <-later(func() string { return dataOf(c, "/a") }))
+				require.Equal(t, "new", receive(t, later(func() string { return dataOf(c, "/a") })))
 			})
 		})
 	}
@@ -126,7 +126,7 @@ func TestSyncAtADeposedLeaderIsNoFence(t *testing.T) {
 		ended := later(func() error { _, err := before.receive(); return err })
 		requireNothing(t, ended)
 		time.Sleep(15 * time.Second)
-		require.ErrorIs(t, <-ended, io.EOF)
+		require.ErrorIs(t, receive(t, ended), io.EOF)
 		require.False(t, s.ExpireSession(c.session), "it has expired")
 	})
 }

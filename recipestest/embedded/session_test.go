@@ -201,7 +201,7 @@ func TestServerEndsWithASessionThatIsTooLargeToBeLogged(t *testing.T) {
 					}
 					end(t, s, c)
 				}
-				<-s.Done()
+				receive(t, s.Done())
 				require.ErrorContains(t, s.Err(), fmt.Sprintf("a record of %d bytes, for 2 ephemeral nodes, and a server can read %d", limit+1, limit))
 				require.Error(t, s.Resume())
 				require.ErrorIs(t, s.Close(), s.Err())
