@@ -61,7 +61,6 @@ type feed struct {
 }
 
 func newFeed(t testing.TB, opts ...zkotel.Option) *feed {
-	t.Helper()
 	f := &feed{probe: newProbe(t, opts...), opts: opts}
 	f.now = f.zero
 	return f
@@ -161,6 +160,8 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	given[0] = bad
 	_, err = zkotel.New(option)
 	require.NoError(t, err, "the option has attributes of its own")
+	_, err = zkotel.New(zkotel.WithMeterProvider(meters{}))
+	require.EqualError(t, err, "zkotel: register the gauges: no callbacks")
 }
 
 // A meter refuses to register a callback.
@@ -174,21 +175,13 @@ type meters struct{ metric.MeterProvider }
 
 func (meters) Meter(string, ...metric.MeterOption) metric.Meter { return meter{metricnoop.Meter{}} }
 
-func TestRefusedInstrumentIsAnError(t *testing.T) {
-	_, err := zkotel.New(zkotel.WithMeterProvider(meters{}))
-	require.EqualError(t, err, "zkotel: register the gauges: no callbacks")
-
-	for name, kind := range instruments(t) {
-		refused := sdkmetric.Aggregation(sdkmetric.AggregationLastValue{})
-		if strings.Contains(kind, "gauge") {
-			refused = sdkmetric.AggregationSum{}
-		}
-		provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()),
-			sdkmetric.WithView(sdkmetric.NewView(sdkmetric.Instrument{Name: name}, sdkmetric.Stream{Aggregation: refused})))
-		_, err := zkotel.New(zkotel.WithMeterProvider(provider))
-		require.ErrorContains(t, err, "zkotel: make the instruments: ", name)
-		require.NoError(t, provider.Shutdown(t.Context()))
-	}
+// requireRefusal requires an error for an instrument that the meter provider refuses.
+func requireRefusal(t *testing.T, name string, gauge bool) {
+	unfit := map[bool]sdkmetric.Aggregation{true: sdkmetric.AggregationSum{}, false: sdkmetric.AggregationLastValue{}}[gauge]
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()),
+		sdkmetric.WithView(sdkmetric.NewView(sdkmetric.Instrument{Name: name}, sdkmetric.Stream{Aggregation: unfit})))
+	_, err := zkotel.New(zkotel.WithMeterProvider(provider))
+	require.ErrorContains(t, err, "zkotel: make the instruments: ", name)
 }
 
 // Without bounds an observer that misses events would grow for ever.

@@ -50,6 +50,7 @@ type probe struct {
 
 	// What changes has told: a number of spans, and series.
 	began, ended int
+	number       map[trace.SpanID]int
 	series       map[string]string
 }
 
@@ -57,7 +58,7 @@ func newProbe(t testing.TB, opts ...zkotel.Option) *probe {
 	t.Helper()
 	p := &probe{
 		t: t, reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder(), zero: time.Now(),
-		instruments: make(map[string]string),
+		instruments: make(map[string]string), number: make(map[trace.SpanID]int),
 	}
 	p.traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(p.spans))
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(p.reader))
@@ -137,15 +138,15 @@ func (p *probe) changes() string {
 	var out strings.Builder
 	all, ended := p.spans.Started(), p.spans.Ended()
 	for i, s := range all[p.began:] {
+		p.number[s.SpanContext().SpanID()] = p.began + i + 1
 		fmt.Fprintf(&out, "\tspan %d begins: %s\n", p.began+i+1, s.Name())
 	}
 	// Two clients can end spans in any order.
-	number := p.numbers()
 	slices.SortFunc(ended[p.ended:], func(a, b sdktrace.ReadOnlySpan) int {
-		return number[a.SpanContext().SpanID()] - number[b.SpanContext().SpanID()]
+		return p.number[a.SpanContext().SpanID()] - p.number[b.SpanContext().SpanID()]
 	})
 	for _, s := range ended[p.ended:] {
-		fmt.Fprintf(&out, "\tspan %s\n", p.tell(s, number))
+		fmt.Fprintf(&out, "\tspan %s\n", p.tell(s))
 	}
 	p.began, p.ended = len(all), len(ended)
 
@@ -164,24 +165,15 @@ func (p *probe) changes() string {
 	return out.String()
 }
 
-// numbers returns the number of each span.
-func (p *probe) numbers() map[trace.SpanID]int {
-	number := make(map[trace.SpanID]int)
-	for i, s := range p.spans.Started() {
-		number[s.SpanContext().SpanID()] = i + 1
-	}
-	return number
-}
-
 // tell tells all about a span that has ended.
-func (p *probe) tell(s sdktrace.ReadOnlySpan, number map[trace.SpanID]int) string {
+func (p *probe) tell(s sdktrace.ReadOnlySpan) string {
 	at := func(t time.Time) time.Duration { return t.Sub(p.zero) }
 
 	var out strings.Builder
-	fmt.Fprintf(&out, "%d ends: %s, %s, %v to %v", number[s.SpanContext().SpanID()], s.Name(), s.SpanKind(),
+	fmt.Fprintf(&out, "%d ends: %s, %s, %v to %v", p.number[s.SpanContext().SpanID()], s.Name(), s.SpanKind(),
 		at(s.StartTime()), at(s.EndTime()))
 	if s.Parent().IsValid() {
-		fmt.Fprintf(&out, ", in span %d", number[s.Parent().SpanID()])
+		fmt.Fprintf(&out, ", in span %d", p.number[s.Parent().SpanID()])
 	}
 	fmt.Fprintf(&out, "\n\t\t%s", set(s.Attributes()))
 	if s.Status().Code != codes.Unset {
@@ -191,7 +183,7 @@ func (p *probe) tell(s sdktrace.ReadOnlySpan, number map[trace.SpanID]int) strin
 		fmt.Fprintf(&out, "\n\t\t%s at %v", e.Name, at(e.Time))
 	}
 	for _, l := range s.Links() {
-		fmt.Fprintf(&out, "\n\t\tlink to span %d %s", number[l.SpanContext.SpanID()], set(l.Attributes))
+		fmt.Fprintf(&out, "\n\t\tlink to span %d %s", p.number[l.SpanContext.SpanID()], set(l.Attributes))
 	}
 	return out.String()
 }
