@@ -37,7 +37,7 @@ func TestLeaseTakesLittleMemory(t *testing.T) {
 	holder := exec.Command(self)
 	holder.Env = append(os.Environ(), holderEnv+"="+recipestest.Start(t, lasting).ConnectString())
 	out, err := holder.Output()
-	require.NoError(t, err)
+	require.NoError(t, err, "%s", out)
 	each, err := strconv.Atoi(string(out))
 	require.NoError(t, err)
 	t.Logf("%d bytes for each lease", each)
@@ -50,7 +50,7 @@ const holderEnv = "ZKRECIPES_TEST_HOLDER"
 
 func holderMain(servers string) error {
 	const n = 3000
-	ctx, cancel := context.WithTimeout(context.Background(), 2*suite.Limit)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*suite.Limit)
 	defer cancel()
 	c, err := protocol.Connect(ctx, servers, protocol.WithSessionTimeout(suite.Limit))
 	if err != nil {

@@ -112,11 +112,10 @@ func Wait[T any](t testing.TB, signal <-chan T) T {
 	}
 }
 
-// Later runs f and returns a channel with its result. If f ends its goroutine (by require), the
-// channel is closed.
+// Later runs f and returns a channel with its result.
 func Later[T any](f func() T) <-chan T {
 	result := make(chan T, 1)
-	go func() { defer close(result); result <- f() }()
+	go func() { result <- f() }()
 	return result
 }
 
