@@ -46,8 +46,8 @@
 //   - Fairness: sessions with the same number of consuming goroutines get between half and twice an
 //     equal share.
 //   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone.
-//     (Busy takers reserve some dozens of entries ahead for up to half a second. A deposed leader
-//     that goes on answering is an exception.)
+//     (Busy takers reserve some dozens of entries ahead for up to half a second, and a taker that
+//     is cut off until its session ends. A deposed leader that goes on answering is an exception.)
 //   - Waiting sessions send only pings. An offer wakes four of them at most. The first in line
 //     acts at once.
 //   - No number of requests grows with the queue.

@@ -23,7 +23,6 @@ type deliveries struct {
 	entries map[string]*delivery
 	claims  []claim
 	empties []seenEmpty
-	lists   []listing
 	unknown []span // of calls that may have reserved any entry
 	failed  int    // how many of them have failed
 	slowest time.Duration
@@ -60,11 +59,6 @@ type claim struct {
 type seenEmpty struct {
 	span
 	what string
-}
-
-type listing struct {
-	span
-	ids []string
 }
 
 var forever = time.Now().Add(1000 * time.Hour)
@@ -182,20 +176,6 @@ func (d *deliveries) empty(what string, called time.Time) {
 	d.empties = append(d.empties, seenEmpty{since(called), what})
 }
 
-// waited notes that a call has just given up to wait, which should have been woken within an eighth
-// of the session timeout.
-func (d *deliveries) waited(what string, called time.Time) {
-	if soon := d.world.Timeout / 8; time.Since(called) >= soon {
-		d.empty(what, trust.Later(called, time.Now().Add(-soon)))
-	}
-}
-
-func (d *deliveries) listed(called time.Time, ids []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lists = append(d.lists, listing{since(called), ids})
-}
-
 // free returns the times in which the entry was there for certain, and could have been taken.
 func (e *delivery) free() (all []span) {
 	from := e.offered.returned
@@ -266,27 +246,14 @@ func (d *deliveries) check() error {
 
 	all := d.sorted()
 	for _, empty := range d.empties {
-		if slices.ContainsFunc(d.unknown, empty.overlaps) {
+		// What others say is checked at once (see [queueUser.nothing]).
+		if empty.what != "Drained" || slices.ContainsFunc(d.unknown, empty.overlaps) {
 			continue
 		}
 		for _, e := range all {
 			if d.there(e, empty.span) {
 				return fmt.Errorf("%s, from %s, says that there is nothing, and %s was there since %s",
 					empty.what, d.show(empty.span), e.name, d.show(e.offered))
-			}
-		}
-	}
-
-	for _, l := range d.lists {
-		// List can miss an entry that moves meanwhile, and a failed call may have moved any entry.
-		if slices.ContainsFunc(d.unknown, l.overlaps) {
-			continue
-		}
-		for _, e := range all {
-			moved := slices.ContainsFunc(e.touched, func(s *span) bool { return s.called.Before(l.returned) })
-			if !moved && len(e.ids) == 1 && d.there(e, l.span) && !slices.Contains(l.ids, e.ids[0]) {
-				return fmt.Errorf("List, from %s, does not have %s, %s, which was there since %s: %s",
-					d.show(l.span), e.name, e.ids[0], d.show(e.offered), l.ids)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
@@ -457,18 +458,19 @@ func (u *queueUser) out(what string, called time.Time, data [][]byte, err error)
 	if err == nil || unsure != nil {
 		u.history.took(called, err, names...)
 	}
+	u.Note("%s: %q %v", what, names, err)
 	switch {
 	case errors.Is(err, queue.ErrEmpty):
-		u.history.empty(what, called)
-	case err != nil:
-		u.history.reservedUnknown(called)
-	default:
+		return u.nothing(what, called)
+	case err == nil:
 		u.history.ahead(called)
+		return nil
 	}
-	if u.wakes && what == "Take" && errors.Is(err, context.DeadlineExceeded) {
-		u.history.waited(what, called)
+	u.history.reservedUnknown(called)
+	// A call that waits is woken within an eighth of the session timeout.
+	if soon := time.Now().Add(-u.Timeout / 8); u.wakes && what == "Take" && errors.Is(err, context.DeadlineExceeded) && called.Before(soon) {
+		return u.nothing(what, soon)
 	}
-	u.Note("%s: %q %v", what, names, err)
 	return harmless(err)
 }
 
@@ -507,7 +509,7 @@ func (u *queueUser) reserveWith(ctx context.Context, reserve func(context.Contex
 	case err == nil:
 		return u.hold(ctx, called, it)
 	case errors.Is(err, queue.ErrEmpty) && session.Err() == nil:
-		u.history.empty("TryReserve", called)
+		return u.nothing("TryReserve", called)
 	default: // an attempt may have reserved an entry
 		u.history.reservedUnknown(called)
 	}
@@ -619,7 +621,11 @@ func (u *queueUser) list(ctx context.Context) error {
 		}
 		ids = append(ids, i.ID)
 	}
-	u.history.listed(called, ids)
+	for _, id := range u.steady(called) {
+		if !slices.Contains(ids, id) {
+			return fmt.Errorf("List does not have %s, which was there since before: %s", id, ids)
+		}
+	}
 	return nil
 }
 
@@ -739,7 +745,9 @@ func (s *queueSim) drain(ctx context.Context, q *queue.Queue) error {
 		case !errors.Is(err, queue.ErrEmpty):
 			return err
 		}
-		s.history.empty("the last Poll", called)
+		if err := s.nothing("the last Poll", called); err != nil {
+			return err
+		}
 		if n, err := q.Len(ctx); err != nil || n == 0 {
 			return err
 		}
@@ -749,6 +757,48 @@ func (s *queueSim) drain(ctx context.Context, q *queue.Queue) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// nothing notes that a call has just said that there is nothing. It returns an error if an entry was
+// there since the call began.
+func (s *queueSim) nothing(what string, called time.Time) error {
+	s.history.empty(what, called)
+	if ids := s.steady(called); len(ids) > 0 {
+		return fmt.Errorf("%s, from %s, says that there is nothing, and there is %s", what, s.history.show(since(called)), ids)
+	}
+	return nil
+}
+
+// steady returns the IDs of entries that nobody has had since then, and that were due. (An entry that
+// comes back is a new node.) It asks the leader over a network without faults.
+func (s *queueSim) steady(then time.Time) (ids []string) {
+	session, err := s.Operator().Session(context.Background())
+	if err != nil {
+		return nil
+	}
+	c := session.Conn()
+	look := func(dir string, parse func(child string) (id string, ok bool)) {
+		children, _, _ := c.Children(dir)
+		for _, child := range children {
+			if id, ok := parse(child); ok {
+				if there, stat, err := c.Exists(dir + "/" + child); err == nil && there && stat.Ctime < then.UnixMilli() {
+					ids = append(ids, id)
+				}
+			}
+		}
+	}
+	look(s.Path, func(child string) (string, bool) {
+		e, ok := layout.ParseEntry(child, s.priorities)
+		return e.ID, ok
+	})
+	buckets, _, _ := c.Children(s.Path + "/zkrecipes/delayed")
+	for _, bucket := range buckets {
+		look(s.Path+"/zkrecipes/delayed/"+bucket, func(child string) (string, bool) {
+			due, id, ok := layout.ParseDelayed(child)
+			return id, ok && due < then.UnixMilli()
+		})
+	}
+	return ids
 }
 
 // clean returns an error if something is left below a node other than records, or if something of a
