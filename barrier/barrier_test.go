@@ -139,13 +139,13 @@ func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
 				s := suite.Session(t, c)
 				time.Sleep(2 * s.Timeout()) // the servers end it, and it hears of that
 				link.Heal()
-				<-s.Done()
+				suite.Wait(t, s.Done())
 			} else {
 				c = srv.Client(t)
 			}
 
 			require.NoError(t, barrier.New(c, path, barrier.WithEphemeral()).Set(t.Context()))
-			require.NoError(t, <-waited, "the old one has fallen")
+			require.NoError(t, suite.Wait(t, waited), "the old one has fallen")
 
 			ctx := suite.Within(t, time.Hour)
 			require.ErrorIs(t, other.Wait(ctx), context.DeadlineExceeded)

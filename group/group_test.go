@@ -282,22 +282,22 @@ func TestWatchDataYieldsChangesOfData(t *testing.T) {
 			}
 			return nil
 		})
-		require.Equal(t, []string{"a=1"}, <-got)
+		require.Equal(t, []string{"a=1"}, suite.Wait(t, got))
 		require.NoError(t, a.Set(t.Context(), []byte("2")))
-		require.Equal(t, []string{"a=2"}, <-got)
+		require.Equal(t, []string{"a=2"}, suite.Wait(t, got))
 		b := join(t, g, "b", "1")
-		require.Equal(t, []string{"a=2", "b=1"}, <-got)
+		require.Equal(t, []string{"a=2", "b=1"}, suite.Wait(t, got))
 		require.NoError(t, a.Set(t.Context(), []byte("2")), "which changes nothing")
 		require.NoError(t, b.Set(t.Context(), []byte("2")))
-		require.Equal(t, []string{"a=2", "b=2"}, <-got)
+		require.Equal(t, []string{"a=2", "b=2"}, suite.Wait(t, got))
 
 		link.Cut()
 		require.NoError(t, a.Set(t.Context(), []byte("3")))
 		time.Sleep(time.Second)
 		link.Heal()
-		require.Equal(t, []string{"a=3", "b=2"}, <-got)
+		require.Equal(t, []string{"a=3", "b=2"}, suite.Wait(t, got))
 		leave(t, b)
-		require.Equal(t, []string{"a=3"}, <-got)
+		require.Equal(t, []string{"a=3"}, suite.Wait(t, got))
 		cancel()
 		require.NoError(t, suite.Wait(t, ended), "a loop ends with its context")
 		for _, err := range g.WatchData(suite.Within(t, 0)) {

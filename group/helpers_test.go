@@ -89,10 +89,7 @@ func until(t testing.TB, next func() []group.Peer, want ...string) []group.Peer 
 // of a node that may not be read is hidden, too.
 func eachVersion(t *testing.T, test func(*testing.T, *recipestest.Server)) {
 	suite.Each(t, test)
-	t.Run("3.9", func(t *testing.T) {
-		t.Parallel()
-		test(t, recipestest.Start(t, like39))
-	})
+	t.Run("3.9", func(t *testing.T) { suite.Bubble(t, test, like39) })
 }
 
 var like39 = recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.Version = "3.9" })

@@ -65,7 +65,7 @@ func TestSetThatIsRefusedChangesNothing(t *testing.T) {
 		require.ErrorIs(t, m.Set(t.Context(), []byte("new")), zk.ErrNoAuth)
 		s := suite.Session(t, c)
 		srv.ExpireSession(s.ID())
-		<-s.Done()
+		suite.Wait(t, s.Done())
 		joined(t, m, true)
 		require.Equal(t, []string{"a=old"}, members(t, group.New(c, path)))
 		leave(t, m)
@@ -143,7 +143,7 @@ func TestLeaveDoesNotDeleteTheNextMemberOfTheName(t *testing.T) {
 				met = over()
 				link.Cut()
 				link.Heal()
-				require.NoError(t, <-left, "step %d", step)
+				require.NoError(t, suite.Wait(t, left), "step %d", step)
 				time.Sleep(time.Minute)
 				if err != nil {
 					require.ErrorIs(t, err, group.ErrNameTaken)

@@ -158,7 +158,7 @@ func TestItemsOfAMemberThatIsCutOffGoToOthers(t *testing.T) {
 		}
 		cancel()
 		for _, end := range ends {
-			require.NoError(t, <-end)
+			require.NoError(t, suite.Wait(t, end))
 		}
 		synctest.Wait()
 		require.Empty(t, w.at)

@@ -155,11 +155,16 @@ func ExampleWithLinger() {
 	}
 	fmt.Println("entries:", entries)
 
-	line, err := mutex.Contenders(ctx) // as another process sees it
+	err := mutex.Do(ctx, func(ctx context.Context, _ *lock.Lease) error {
+		line, err := mutex.Contenders(ctx) // as another process sees it
+		if err == nil {
+			fmt.Println("stays for a second, or until somebody else wants it:", line[0].Lingers)
+		}
+		return err
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("stays for a second, or until somebody else wants it:", line[0].Lingers)
 	// Output:
 	// entries: 1000
 	// stays for a second, or until somebody else wants it: true

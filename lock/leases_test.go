@@ -104,7 +104,7 @@ func TestLockAllWhoseContextEndsAfterALossSaysSo(t *testing.T) {
 		const connectionLoss = -4
 		link.Fail(recipestest.OpAny, root+"/b/"+node(1), connectionLoss, 1_000_000)
 		require.NoError(t, others[0].Break(t.Context(), node(0)))
-		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+		require.ErrorIs(t, suite.Wait(t, ended), context.DeadlineExceeded)
 		suite.Unlock(t, blocker)
 	})
 }

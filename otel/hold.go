@@ -214,8 +214,7 @@ func (s *holds) removeSession(session int64) map[holdKey][]*hold {
 func (s *holds) remember(ends map[holdKey]int, key holdKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	makeRoom(ends, maxCounted)
-	ends[key]++
+	put(ends, maxCounted, key, ends[key]+1)
 }
 
 // forget reports whether the end of the hold was already counted (once for each call of remember).
@@ -245,25 +244,20 @@ func (s *holds) before(e protocol.Event) holder {
 
 // follow notes the span of the holder in e.
 func (s *holds) follow(e protocol.Event, span trace.SpanContext) {
-	if !span.IsValid() {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.latest[e.Path].token > e.Token {
-		return
+	if s.latest[e.Path].token <= e.Token {
+		put(s.latest, maxPaths, e.Path, holder{e.Token, span})
 	}
-
-	makeRoom(s.latest, maxPaths)
-	s.latest[e.Path] = holder{e.Token, span}
 }
 
-// makeRoom deletes any elements of m until there are fewer than limit.
-func makeRoom[K comparable, V any](m map[K]V, limit int) {
-	for key := range m {
-		if len(m) < limit {
-			return
+// put sets m[key]. If m has limit other elements, it deletes any of them.
+func put[K comparable, V any](m map[K]V, limit int, key K, value V) {
+	for other := range m {
+		if _, there := m[key]; there || len(m) < limit {
+			break
 		}
-		delete(m, key)
+		delete(m, other)
 	}
+	m[key] = value
 }

@@ -4,17 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	zkotel "github.com/zkrecipes/zkrecipes/otel"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -26,265 +32,262 @@ import (
 // timeout is the session timeout of the clients here.
 const timeout = 4 * time.Second
 
-// A program is a client with a lock, both of which a probe observes.
+// A program is a client with a lock and a queue, which a probe observes.
 type program struct {
 	*probe
+	ctx    context.Context // for calls that must return
 	server *recipestest.Server
 	link   *recipestest.Link
 	client *protocol.Client
 	path   string // of the lock
 	lock   *lock.Mutex
+	queue  *queue.Queue
+	out    strings.Builder
 }
 
 // observed runs a test of a program in a bubble.
 func observed(t *testing.T, test func(t *testing.T, p *program), opts ...zkotel.Option) {
 	t.Helper()
 	recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
-		p := &program{probe: newProbe(t, opts...), server: server, link: server.Link(t), path: server.Root(t) + "/a"}
+		p := &program{probe: newProbe(t, opts...), ctx: suite.Lasting(t), server: server, link: server.Link(t), path: server.Root(t)}
 		p.client = p.link.Client(t, protocol.WithObserver(p), protocol.WithSessionTimeout(timeout))
-		p.lock = lock.New(p.client, p.path)
+		p.lock, p.queue = lock.New(p.client, p.path), queue.New(p.client, p.path)
 		test(t, p)
 	})
 }
 
-func TestContendedLock(t *testing.T) {
-	observed(t, func(t *testing.T, p *program) {
-		path := p.path
-		second := lock.New(p.server.Client(t, protocol.WithObserver(p)), path)
-		ctx, parent := p.traces.Tracer("test").Start(t.Context(), "work")
+// told waits until nothing more happens, and writes what was measured since it was last called.
+func (p *program) told(what string) {
+	p.t.Helper()
+	synctest.Wait()
+	fmt.Fprintf(&p.out, "> %s\n%s", what, p.changes())
+}
 
-		one, err := p.lock.Lock(t.Context())
-		require.NoError(t, err)
-		granted := make(chan *lock.Lease)
-		go func() {
-			two, err := second.Lock(ctx)
-			if err != nil {
-				t.Error(err)
-			}
-			granted <- two
-		}()
-		time.Sleep(3 * time.Second)
-		require.Equal(t, series{value: 1, unit: "{wait}"}, p.value("zkrecipes.wait.active", at("lock", path)...))
-		require.Equal(t, series{value: 1, unit: "{hold}"}, p.value("zkrecipes.hold.active", at("lock", path)...))
-		_, err = second.TryLock(t.Context())
-		require.ErrorIs(t, err, lock.ErrLocked)
-		require.NoError(t, one.Unlock(t.Context()))
-		two := <-granted
-		parent.End()
-		time.Sleep(time.Second)
-		require.NoError(t, two.Unlock(t.Context()))
-		synctest.Wait()
+var (
+	// name matches what has another name in each run.
+	name = regexp.MustCompile(`0x\w+|(fencing_token=)\w+|\w+-\w+-lock-\w+`)
 
-		require.Equal(t, series{value: 3, count: 2, unit: "s"}, p.value("zkrecipes.wait.duration", at("lock", path)...))
-		require.Equal(t, series{value: 4, count: 2, unit: "s"}, p.value("zkrecipes.hold.duration", at("lock", path)...))
-		require.EqualValues(t, 1, p.value("zkrecipes.wait.duration", at("lock", path, "error.type", "busy")...).count)
-		p.requireIdle()
+	// fraction matches the part of a time that differs.
+	fraction = regexp.MustCompile(`[.\d]+([mµn]|e-\d+)s|\.\d+s`)
+)
 
-		waits, holds := p.ended("lock wait"), p.ended("lock hold")
-		require.Len(t, waits, 3)
-		require.Len(t, holds, 2)
-		require.Equal(t, fmt.Sprint(two.Token()), attributesOf(holds[1])["zookeeper.fencing_token"])
-		require.Equal(t, parent.SpanContext(), holds[1].Parent())
-		require.Equal(t, 3*time.Second, waits[2].EndTime().Sub(waits[2].StartTime()))
-		require.Equal(t, time.Second, holds[1].EndTime().Sub(holds[1].StartTime()))
-		require.Equal(t, codes.Unset, waits[1].Status().Code, "a lock that is taken is no error")
+// text returns what was told. Names have numbers instead, and times whole seconds.
+func (p *program) text() string {
+	var seen []string
+	text := strings.ReplaceAll(p.out.String(), p.path, "/path")
+	text = name.ReplaceAllStringFunc(text, func(found string) string {
+		if !slices.Contains(seen, found) {
+			seen = append(seen, found)
+		}
+		return name.ReplaceAllString(found, "${1}#") + fmt.Sprint(slices.Index(seen, found))
+	})
+	return fraction.ReplaceAllStringFunc(text, func(found string) string {
+		return map[bool]string{true: "s", false: "0s"}[found[0] == '.']
 	})
 }
 
-// requireIdle checks that nothing is held and nothing waits, in any series.
-func (p *probe) requireIdle() {
-	p.t.Helper()
-	for _, name := range []string{"zkrecipes.wait.active", "zkrecipes.hold.active"} {
-		for set, s := range p.measure()[name] {
-			require.Zero(p.t, s.value, "%s of %s", name, set.Encoded(attribute.DefaultEncoder()))
+// What a program does with recipes, and what is measured.
+func TestProgramsHaveTheirTranscript(t *testing.T) {
+	lost := func(lose func(t *testing.T, p *program)) func(t *testing.T, p *program) {
+		return func(t *testing.T, p *program) {
+			lease, err := p.lock.Lock(p.ctx)
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			p.told("lock")
+			lose(t, p)
+			suite.Wait(t, lease.Done())
+			p.told("lose it")
 		}
 	}
-	require.Len(p.t, p.spans.Ended(), len(p.spans.Started()), "spans")
-}
 
-// The node stays, and is not held between the leases.
-func TestLockThatLingersIsHeldByItsLeases(t *testing.T) {
-	observed(t, func(t *testing.T, p *program) {
-		path := p.path
-		m := lock.New(p.client, path, lock.WithLinger(time.Minute))
-		for n := 1; n <= 3; n++ {
-			l, err := m.Lock(t.Context())
+	var out strings.Builder
+	for _, story := range []struct {
+		name string
+		play func(t *testing.T, p *program)
+	}{
+		{"A contended lock", func(t *testing.T, p *program) {
+			second := lock.New(p.server.Client(t, protocol.WithObserver(p)), p.path)
+			ctx, parent := p.traces.Tracer("test").Start(p.ctx, "work")
+			one, err := p.lock.Lock(p.ctx)
 			require.NoError(t, err)
-			synctest.Wait()
-			require.EqualValues(t, 1, p.value("zkrecipes.hold.active", at("lock", path)...).value)
-			require.EqualValues(t, n, p.value("zkrecipes.wait.duration", at("lock", path)...).count)
-			require.NoError(t, l.Unlock(t.Context()))
-			synctest.Wait()
-			require.Zero(t, p.value("zkrecipes.hold.active", at("lock", path)...).value)
-		}
-		require.EqualValues(t, 3, p.value("zkrecipes.hold.duration", at("lock", path)...).count)
-	})
-}
-
-func TestLossesByCause(t *testing.T) {
-	for cause, lose := range map[string]func(t *testing.T, p *program){
-		"session_lost": func(t *testing.T, p *program) {
-			session, err := p.client.Session(t.Context())
+			p.told("one locks")
+			granted := suite.Later(func() *lock.Lease {
+				two, err := second.Lock(ctx)
+				assert.NoError(t, err)
+				return two
+			})
+			time.Sleep(3 * time.Second)
+			p.told("two waits")
+			_, err = second.TryLock(p.ctx)
+			require.ErrorIs(t, err, lock.ErrLocked)
+			p.told("two tries")
+			require.NoError(t, one.Unlock(p.ctx))
+			two := suite.Wait(t, granted)
+			p.told("one unlocks")
+			parent.End()
+			time.Sleep(time.Second)
+			require.NoError(t, two.Unlock(p.ctx))
+			p.told("two unlocks")
+		}},
+		{"A lock that lingers is held by its leases", func(t *testing.T, p *program) {
+			m := lock.New(p.client, p.path, lock.WithLinger(time.Minute))
+			for range 2 {
+				l, err := m.Lock(p.ctx)
+				require.NoError(t, err)
+				p.told("lock")
+				require.NoError(t, l.Unlock(p.ctx))
+				p.told("unlock")
+			}
+		}},
+		{"An expired session", lost(func(t *testing.T, p *program) {
+			session, err := p.client.Session(p.ctx)
 			require.NoError(t, err)
 			p.server.ExpireSession(session.ID())
-		},
-		"trust_over": func(_ *testing.T, p *program) { p.link.Stall() },
-		"node_deleted": func(t *testing.T, p *program) {
-			line, err := p.lock.Contenders(t.Context())
+		})},
+		{"Silent servers", lost(func(_ *testing.T, p *program) { p.link.Stall() })},
+		{"A deleted node", lost(func(t *testing.T, p *program) {
+			line, err := p.lock.Contenders(p.ctx)
 			require.NoError(t, err)
-			require.NoError(t, p.lock.Break(t.Context(), line[0].Node))
-		},
-		"closed": func(t *testing.T, p *program) { require.NoError(t, p.client.Close()) },
+			require.NoError(t, p.lock.Break(p.ctx, line[0].Node))
+		})},
+		{"A closed client", lost(func(t *testing.T, p *program) { require.NoError(t, p.client.Close()) })},
+		{"A lost reply is no loss", func(t *testing.T, p *program) {
+			lease, err := p.lock.Lock(p.ctx)
+			require.NoError(t, err)
+			p.told("lock")
+			s, err := recipe.SessionOf(p.ctx, p.client)
+			require.NoError(t, err)
+			p.link.LoseReply(recipestest.OpExists, 1)
+			_, err = s.Exists(p.ctx, p.path)
+			require.NoError(t, err)
+			p.told("lose a reply")
+			require.NoError(t, lease.Unlock(p.ctx))
+			p.told("unlock")
+		}},
+		{"A queue", func(t *testing.T, p *program) {
+			stop, err := p.ObserveQueue(p.path, p.queue)
+			require.NoError(t, err)
+			p.told("observe the queue")
+			_, err = p.queue.OfferAll(p.ctx, [][]byte{{1}, {2}, {3}})
+			require.NoError(t, err)
+			p.told("offer three")
+			_, err = p.queue.Take(p.ctx)
+			require.NoError(t, err)
+			p.told("take one")
+			stop()
+			p.told("stop observing")
+		}},
 	} {
-		t.Run(cause, func(t *testing.T) {
+		t.Run(story.name, func(t *testing.T) {
 			observed(t, func(t *testing.T, p *program) {
-				lease, err := p.lock.Lock(t.Context())
-				require.NoError(t, err)
-				time.Sleep(time.Second)
-
-				lose(t, p)
-				<-lease.Done()
-				synctest.Wait()
-				require.Equal(t, series{value: 1, unit: "{loss}"},
-					p.value("zkrecipes.hold.losses", at("lock", p.path, "error.type", cause)...))
-				require.Len(t, p.measure()["zkrecipes.hold.losses"], 1)
-				require.EqualValues(t, 1,
-					p.value("zkrecipes.hold.duration", at("lock", p.path, "error.type", cause)...).count)
-				p.requireIdle()
-
-				hold := p.only("lock hold")
-				require.Equal(t, cause, attributesOf(hold)["error.type"])
-				require.Equal(t, codes.Error, hold.Status().Code)
-				require.Equal(t, fmt.Sprint(lease.Token()), attributesOf(hold)["zookeeper.fencing_token"])
+				story.play(t, p)
+				fmt.Fprintf(&out, "## %s\n\n%s\n", story.name, p.text())
 			})
 		})
 	}
+	requireGolden(t, "programs.txt", out.String())
 }
 
-// A cut is no loss: retries are counted, and the lease stays.
-func TestCutConnectionLeadsToRetries(t *testing.T) {
+// The file has each instrument. The documentation of the package names them, too.
+func TestInstrumentsAreDescribed(t *testing.T) {
 	observed(t, func(t *testing.T, p *program) {
-		lease, err := p.lock.Lock(t.Context())
+		_, err := p.ObserveClient(p.client)
 		require.NoError(t, err)
-		s, err := recipe.SessionOf(t.Context(), p.client)
+		_, err = p.ObserveQueue("/q", p.queue)
 		require.NoError(t, err)
+		for kind := protocol.EventKind(1); kind.String() != "unknown"; kind++ {
+			p.Observe(protocol.Event{Kind: kind, Context: p.ctx, Token: 1, Err: map[bool]error{true: errors.New("lost")}[kind == protocol.EventLost]})
+		}
+		p.measure()
 
-		p.link.LoseReply(recipestest.OpExists, 1)
-		_, err = s.Exists(t.Context(), p.path)
+		var all strings.Builder
+		doc, err := os.ReadFile("doc.go")
 		require.NoError(t, err)
-		synctest.Wait()
-		require.Positive(t, p.sum("zkrecipes.request.retries"))
-		require.NoError(t, lease.Unlock(t.Context()))
-		synctest.Wait()
-		require.Empty(t, p.measure()["zkrecipes.hold.losses"])
-		p.requireIdle()
-	})
-}
-
-func TestMissingConnectionIsCounted(t *testing.T) {
-	observed(t, func(t *testing.T, p *program) {
-		p.link.Cut()
-		time.Sleep(1500 * time.Millisecond)
-		p.link.Heal()
-		require.Equal(t, series{value: 1, unit: "{report}"}, p.value("zkrecipes.connection.outages", "error.type", "connection"))
+		for _, name := range slices.Sorted(maps.Keys(p.instruments)) {
+			all.WriteString(p.instruments[name])
+			unit := strings.Fields(p.instruments[name])[1]
+			require.Regexp(t, `(?m)^//\t`+regexp.QuoteMeta(name)+` +`+regexp.QuoteMeta(unit)+` `, string(doc))
+			requireRefusal(t, name, strings.Contains(p.instruments[name], "\tgauge\n"))
+		}
+		requireGolden(t, "instruments.txt", all.String())
 	})
 }
 
 func TestClientIsObserved(t *testing.T) {
 	observed(t, func(t *testing.T, p *program) {
-		c, link := p.client, p.link
-		stop, err := p.ObserveClient(c, attribute.String("client", "a"))
+		stop, err := p.ObserveClient(p.client, attribute.String("client", "a"))
 		require.NoError(t, err)
-		requireState := func(want string) {
+		// requireState compares what is measured, which takes no time. The trust is compared up to rounding.
+		requireState := func(want string, s *protocol.Session) {
 			t.Helper()
+			all := map[string]string{`zkrecipes.session.trust{client="a"}`: "0"}
 			for _, state := range []string{"connected", "suspended", "lost", "closed"} {
-				value := 0.0
-				if state == want {
-					value = 1
-				}
-				require.Equal(t, series{value: value, unit: "{client}"},
-					p.value("zkrecipes.client.state", "client", "a", "zookeeper.client.state", state), "%s, and not %s", want, state)
+				all[fmt.Sprintf("zkrecipes.client.state{client=%q zookeeper.client.state=%q}", "a", state)] =
+					map[bool]string{true: "1", false: "0"}[state == want]
 			}
+			if s != nil {
+				all[`zkrecipes.session.trust{client="a"}`] = fmt.Sprint(time.Until(s.Deadline()).Seconds())
+				all[`zkrecipes.session.timeout{client="a"}`] = fmt.Sprint(timeout.Seconds())
+				all[`zkrecipes.session.ephemeral{client="a"}`] = fmt.Sprint(s.EphemeralBytes())
+			}
+			began := time.Now()
+			measured := p.of("zkrecipes.client")
+			maps.Copy(measured, p.of("zkrecipes.session"))
+			require.Equal(t, all, measured)
+			require.Zero(t, time.Since(began), "a collection waits for no session")
 		}
-		trust := func() float64 { return p.value("zkrecipes.session.trust", "client", "a").value }
 
-		requireState("connected")
-		require.Equal(t, series{value: timeout.Seconds(), unit: "s"}, p.value("zkrecipes.session.timeout", "client", "a"))
-		s, err := c.Session(t.Context())
+		s, err := p.client.Session(p.ctx)
 		require.NoError(t, err)
-		require.Equal(t, time.Until(s.Deadline()).Seconds(), trust())
-		require.Positive(t, trust())
-
+		requireState("connected", s)
 		// The client's own clock ends a session that holds something.
-		_, err = p.lock.Lock(t.Context())
+		_, err = p.lock.Lock(p.ctx)
 		require.NoError(t, err)
-		size := p.value("zkrecipes.session.ephemeral", "client", "a")
-		require.Equal(t, series{value: float64(s.EphemeralBytes()), unit: "By"}, size)
-		require.Positive(t, size.value)
-		link.Cut()
+		require.Positive(t, s.EphemeralBytes())
+		requireState("connected", s)
+		p.link.Cut()
 		synctest.Wait()
-		requireState("suspended")
-		before := trust()
+		requireState("suspended", s)
 		time.Sleep(time.Second)
-		require.InDelta(t, before-1, trust(), 1e-6)
-		<-s.Done()
-		requireState("lost")
-		require.Equal(t, series{unit: "s"}, p.value("zkrecipes.session.trust", "client", "a"), "there is none, and a graph shows that")
-		require.Empty(t, p.measure()["zkrecipes.session.timeout"])
-
-		link.Heal()
-		_, err = c.Session(t.Context())
+		requireState("suspended", s)
+		suite.Wait(t, s.Done())
+		requireState("lost", nil) // there is no trust, and a graph shows that
+		p.link.Heal()
+		s, err = p.client.Session(p.ctx)
 		require.NoError(t, err)
-		requireState("connected")
-		require.NoError(t, c.Close())
-		requireState("closed")
+		requireState("connected", s)
+		require.NoError(t, p.client.Close())
+		requireState("closed", nil)
 		stop()
-		require.Empty(t, p.measure()["zkrecipes.client.state"])
-	})
-}
-
-func TestQueueIsObserved(t *testing.T) {
-	observed(t, func(t *testing.T, p *program) {
-		q := queue.New(p.client, p.path)
-		stop, err := p.ObserveQueue(p.path, q)
-		require.NoError(t, err)
-		depth := func() series { return p.value("zkrecipes.queue.depth", at("queue", p.path)...) }
-
-		require.Equal(t, series{unit: "{entry}"}, depth())
-		_, err = q.OfferAll(t.Context(), [][]byte{{1}, {2}, {3}})
-		require.NoError(t, err)
-		require.Equal(t, series{value: 3, unit: "{entry}"}, depth())
-		_, err = q.Take(t.Context())
-		require.NoError(t, err)
-		synctest.Wait()
-		require.EqualValues(t, 2, depth().value)
-		require.EqualValues(t, 3, p.value("zkrecipes.queue.offered", at("queue", p.path)...).value)
-		require.EqualValues(t, 1, p.value("zkrecipes.queue.taken", at("queue", p.path)...).value)
-		p.requireIdle()
-		stop()
-		require.Empty(t, p.measure()["zkrecipes.queue.depth"])
+		require.Empty(t, p.of("zkrecipes.client"))
 	})
 }
 
 // The SDK would export nothing if a queue that cannot be asked failed the collection.
 func TestUnreachableQueueLeavesTheOtherMetrics(t *testing.T) {
-	var handled error
-	before := otel.GetErrorHandler()
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = errors.Join(handled, err) }))
-	defer otel.SetErrorHandler(before)
+	handled := make(chan error, 10)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled <- err }))
+	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 	observed(t, func(t *testing.T, p *program) {
 		_, err := p.ObserveClient(p.client)
 		require.NoError(t, err)
 		_, err = p.ObserveQueue("/q", queue.New(p.client, "/q"))
 		require.NoError(t, err)
+		_, err = p.ObserveQueue("/silent", queueFunc(func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }))
+		require.NoError(t, err)
+		s, err := p.client.Session(p.ctx)
+		require.NoError(t, err)
 
+		// The trust ends while the queues are asked.
 		p.link.Stall()
+		time.Sleep(time.Until(s.Deadline()) - 500*time.Millisecond)
 		began := time.Now()
 		measured := p.measure()
 		require.Less(t, time.Since(began), 2*time.Second)
-		require.Empty(t, measured["zkrecipes.queue.depth"])
-		require.NotEmpty(t, measured["zkrecipes.client.state"])
-		require.ErrorContains(t, handled, "zkotel: measure the depth of a queue: queue: /q: ")
+		require.Equal(t, "0", measured["zkrecipes.session.trust{}"])
+		require.NotContains(t, measured, `zkrecipes.queue.depth{zookeeper.path="/q" zookeeper.recipe="queue"}`)
+		require.Len(t, handled, 2)
+		require.Contains(t, fmt.Sprint(<-handled, <-handled), "zkotel: measure the depth of a queue: queue: /q: ")
 		p.link.Heal()
 	})
 }
@@ -296,16 +299,16 @@ func TestBlockedExporterDoesNotBlockRecipes(t *testing.T) {
 	observed(t, func(t *testing.T, p *program) {
 		exporter.gate = make(chan struct{}) // of the bubble
 		for range 100 {
-			lease, err := p.lock.Lock(t.Context())
+			lease, err := p.lock.Lock(p.ctx)
 			require.NoError(t, err)
-			require.NoError(t, lease.Unlock(t.Context()))
+			require.NoError(t, lease.Unlock(p.ctx))
 		}
 		require.Empty(t, exporter.GetSpans())
 		p.measure() // a collection does not wait for it either
 		close(exporter.gate)
 		synctest.Wait()
 		require.Len(t, exporter.GetSpans(), 200)
-		require.NoError(t, traces.Shutdown(t.Context()))
+		require.NoError(t, traces.Shutdown(p.ctx))
 	}, zkotel.WithTracerProvider(traces))
 }
 

@@ -253,7 +253,7 @@ func TestClientStaysWithItsEnsemble(t *testing.T) {
 		w.down()
 		w.occupy(other, "10.0.0.1", "10.0.0.2", "10.0.3.1")
 		w.rename(unresolved, "zk-0")
-		<-g.Done()
+		suite.Wait(t, g.Done())
 		time.Sleep(time.Hour)
 		require.Error(t, s.Err())
 		require.NotEqual(t, protocol.Connected, c.State())
@@ -310,7 +310,7 @@ func TestExpiryIsBelievedThoughOtherServersAreAway(t *testing.T) {
 		}
 
 		cut := time.Now()
-		<-s.Done()
+		suite.Wait(t, s.Done())
 		require.Less(t, time.Since(cut), 7*time.Second)
 		require.ErrorContains(t, s.Err(), "expired")
 		w.mu.Lock()
@@ -404,7 +404,7 @@ func TestSessionOfAnEnsembleThatHasLostItsDataEnds(t *testing.T) {
 		w.down()
 		time.Sleep(time.Minute)
 		w.move("zk-0", "10.0.0.1", ensembleIn(t))
-		<-s.Done()
+		suite.Wait(t, s.Done())
 		require.NotEqual(t, s.ID(), suite.Session(t, c).ID())
 	})
 }

@@ -84,7 +84,7 @@ func TestChrootThatMustExistIsNotCreated(t *testing.T) {
 		require.ErrorContains(t, err, root+"/app")
 		require.False(t, suite.Exists(t, srv.Client(t), root))
 
-		suite.Ensure(t, suite.Session(t, srv.Client(t)), root+"/app")
+		suite.Keep(t, srv.Client(t), root+"/app/line")
 		c, err := dial()
 		require.NoError(t, err)
 		defer c.Close()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -258,7 +259,8 @@ func TestDefaultLoggerGetsWarnings(t *testing.T) {
 	})
 }
 
-// Ten thousand leases that are lost are one message with a number and some paths.
+// Ten thousand leases that are lost are one message with a number and some paths. It has none of
+// the holds inside a recipe.
 func TestManyLossesAreOneMessage(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, log, root := srv.Link(t), newJournal(), srv.Root(t)
@@ -268,9 +270,12 @@ func TestManyLossesAreOneMessage(t *testing.T) {
 		for i := range n {
 			last = suite.Hold(t, c, fmt.Sprint(root, "/", i))
 		}
+		inside := recipe.New(c, "test", root).Part(root + "/inside")
+		_, err := line.New(inside, line.Locks...).Enter(suite.Lasting(t), suite.Request)
+		require.NoError(t, err)
 
 		link.Stall()
-		<-last.Session().Done()
+		suite.Wait(t, last.Session().Done())
 		synctest.Wait()
 		lost := log.take("WARN lost")
 		require.Len(t, lost, 1)

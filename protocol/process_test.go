@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -20,7 +22,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
+
+// lasting is for a server whose sessions outlast a busy machine.
+var lasting = recipestest.WithConfig(embedded.Config{MaxSessionTimeout: suite.Limit})
 
 // TestLeaseTakesLittleMemory measures a process that has the client and not the server.
 func TestLeaseTakesLittleMemory(t *testing.T) {
@@ -29,9 +35,9 @@ func TestLeaseTakesLittleMemory(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	holder := exec.Command(self)
-	holder.Env = append(os.Environ(), holderEnv+"="+recipestest.Start(t).ConnectString())
+	holder.Env = append(os.Environ(), holderEnv+"="+recipestest.Start(t, lasting).ConnectString())
 	out, err := holder.Output()
-	require.NoError(t, err)
+	require.NoError(t, err, "%s", out)
 	each, err := strconv.Atoi(string(out))
 	require.NoError(t, err)
 	t.Logf("%d bytes for each lease", each)
@@ -44,8 +50,9 @@ const holderEnv = "ZKRECIPES_TEST_HOLDER"
 
 func holderMain(servers string) error {
 	const n = 3000
-	ctx := context.Background()
-	c, err := protocol.Connect(ctx, servers)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*suite.Limit)
+	defer cancel()
+	c, err := protocol.Connect(ctx, servers, protocol.WithSessionTimeout(suite.Limit))
 	if err != nil {
 		return err
 	}
@@ -60,9 +67,10 @@ func holderMain(servers string) error {
 		}
 	}
 	watched := fmt.Sprintf("Total watches:%d", n+1)
-	for answer := ""; !strings.Contains(answer, watched); {
-		if answer, err = watchesOn(net.DialTimeout, servers); err != nil {
-			return err
+	for answer := ""; !strings.Contains(answer, watched); time.Sleep(time.Millisecond) {
+		answer, err = watchesOn(net.DialTimeout, servers)
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return fmt.Errorf("waits for %q, has %q: %w", watched, answer, err)
 		}
 	}
 	fmt.Print((memory() - before) / n)

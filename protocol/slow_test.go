@@ -278,7 +278,7 @@ func TestHolderSurvivesBlipsOfEveryPhase(t *testing.T) {
 				g := suite.Hold(t, c, root)
 				for phase := 0; phase < 28; phase += suite.Size(1, 4) {
 					time.Sleep(24 * twelfth)
-					awaitWrite(link)
+					awaitWrite(t, link)
 					time.Sleep(time.Duration(phase) * twelfth / 4)
 					blip.begin(link)
 					time.Sleep(time.Duration(blip.length * float64(twelfth)))
@@ -293,10 +293,8 @@ func TestHolderSurvivesBlipsOfEveryPhase(t *testing.T) {
 }
 
 // awaitWrite waits until a write to renew trust is sent.
-func awaitWrite(link *recipestest.Link) {
-	for before := link.Count(recipestest.OpDelete); link.Count(recipestest.OpDelete) == before; {
-		time.Sleep(time.Millisecond)
-	}
+func awaitWrite(t *testing.T, link *recipestest.Link) {
+	suite.Wait(t, link.Sent(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1))
 }
 
 // TestQuorumThatSuddenlySlowsDownLosesNothing makes writes take almost a quarter of the timeout,
@@ -312,7 +310,7 @@ func TestQuorumThatSuddenlySlowsDownLosesNothing(t *testing.T) {
 			twelfth := suite.Session(t, c).Timeout() / 12
 			g := suite.Hold(t, c, root)
 			time.Sleep(24 * twelfth)
-			awaitWrite(link)
+			awaitWrite(t, link)
 			time.Sleep(time.Duration(phase) * twelfth / 4)
 			f.Lag(11 * twelfth / 4)
 			time.Sleep(36 * twelfth)
@@ -373,7 +371,7 @@ func TestGrantAfterAnIdleWait(t *testing.T) {
 			granted := suite.Later(func() *recipe.Grant { return suite.Hold(t, c, root) })
 			time.Sleep(2*twelfth + time.Duration(wait)*twelfth/4)
 			suite.Release(t, held)
-			g := <-granted
+			g := suite.Wait(t, granted)
 			require.Greater(t, time.Until(s.Deadline()), twelfth*29/10, "wait %d", wait)
 
 			for range 40 {

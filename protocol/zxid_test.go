@@ -27,6 +27,7 @@ func TestNextConnectionClaimsTheZxidOfAnEvent(t *testing.T) {
 			}
 			return conn.Write(p)
 		}))
+		suite.Settle() // zk.Conn can set very early watches twice
 		_, read, events, err := suite.Session(t, c).Conn().GetW(path)
 		require.NoError(t, err)
 

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,16 +94,7 @@ func TestBackOffOfATakerThatEnds(t *testing.T) {
 		once := protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} })
 		q := queue.New(link.Client(t, once), b.path)
 		offer(t, b.queue(), "x")
-		var meet func([]string)
-		meet = func(operations []string) {
-			if !strings.HasPrefix(operations[0], "delete") {
-				link.Meet(1, meet)
-				return
-			}
-			link.Cut()
-			link.Heal()
-		}
-		link.Meet(1, meet)
+		when(link, first("delete"), func() { link.Cut(); link.Heal() })
 
 		data, err := q.Take(t.Context())
 		require.ErrorAs(t, err, new(*queue.UncertainError))

@@ -110,7 +110,7 @@ func TestTurnOfABusyProducerEnds(t *testing.T) {
 		}
 
 		cancel()
-		require.NoError(t, <-busy)
+		require.NoError(t, suite.Wait(t, busy))
 	})
 }
 

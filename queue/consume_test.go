@@ -149,10 +149,10 @@ func TestConsumeReturnsErrors(t *testing.T) {
 			})
 		}()
 
-		<-began
+		suite.Wait(t, began)
 		synctest.Wait()
 		client.Close()
-		require.ErrorIs(t, <-ended, protocol.ErrClosed)
+		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrClosed)
 
 		require.ErrorContains(t, q.Consume(t.Context(), 0, nil), "0 workers")
 		require.ErrorContains(t, q.Consume(t.Context(), 1, nil), "nil")

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -52,37 +51,40 @@ func TestReapedQueueLosesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			srv := recipestest.Start(t)
-			root := srv.Root(t)
-			suite.Sweep(t, func(step int) bool {
-				operator := srv.Client(t)
-				path := fmt.Sprintf("%s/%d", lasting(t, operator, fmt.Sprintf("%s/in-%d", root, step)), step)
-				_, err := suite.Session(t, operator).Conn().CreateContainer(path, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
-				require.NoError(t, err)
-				other := queue.New(operator, path)
-				offer(t, other, "old")
-				offered, taken := []string{"old"}, []string(nil)
-				if name == "Offer" {
-					offered = append(offered, "ours")
-				}
-
-				link := srv.Link(t)
-				q := queue.New(link.Client(t), path)
-				met := suite.At(link, step, func() {
-					data, err := other.Poll(t.Context())
-					if err == nil {
-						taken = append(taken, string(data))
-					}
-					srv.Embedded().ReapContainers()
-					srv.Embedded().ReapContainers() // the container that the first run emptied
-					offer(t, other, "new")
-					offered = append(offered, "new")
-				})
-				ours := texts(play(t, q))
-				hit := met()
-				require.ElementsMatch(t, offered, slices.Concat(taken, ours, exhaust(t, other)), "step %d", step)
+			suite.Sweep(t, func(step int) (hit bool) {
+				recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) { hit = reaped(t, srv, name, play, step) })
 				return hit
 			})
 		})
 	}
+}
+
+func reaped(t *testing.T, srv *recipestest.Server, name string, play func(*testing.T, *queue.Queue) [][]byte, step int) bool {
+	operator := srv.Client(t)
+	path := lasting(t, operator, srv.Root(t)+"/in") + "/q"
+	_, err := suite.Session(t, operator).Conn().CreateContainer(path, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	other := queue.New(operator, path)
+	offer(t, other, "old")
+	offered, taken := []string{"old"}, []string(nil)
+	if name == "Offer" {
+		offered = append(offered, "ours")
+	}
+
+	link := srv.Link(t)
+	q := queue.New(link.Client(t), path)
+	met := suite.At(link, step, func() {
+		data, err := other.Poll(t.Context())
+		if err == nil {
+			taken = append(taken, string(data))
+		}
+		srv.Embedded().ReapContainers()
+		srv.Embedded().ReapContainers() // the container that the first run emptied
+		offer(t, other, "new")
+		offered = append(offered, "new")
+	})
+	ours := texts(play(t, q))
+	hit := met()
+	require.ElementsMatch(t, offered, slices.Concat(taken, ours, exhaust(t, other)), "step %d", step)
+	return hit
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,6 +143,23 @@ func logged(c *protocol.Client) (*protocol.Client, func() string) {
 		defer mu.Unlock()
 		return all.String()
 	}
+}
+
+// when calls do, once, as a packet with a wanted operation comes to the link.
+func when(link *recipestest.Link, wanted func(operations []string) bool, do func()) {
+	var met atomic.Bool
+	for step := range 1000 { // all at once: another packet could come before the next is armed
+		link.Meet(step+1, func(operations []string) {
+			if wanted(operations) && met.CompareAndSwap(false, true) {
+				do()
+			}
+		})
+	}
+}
+
+// first wants a packet whose first operation is of this kind.
+func first(kind string) func([]string) bool {
+	return func(operations []string) bool { return strings.HasPrefix(operations[0]+" ", kind+" ") }
 }
 
 type writer func([]byte) (int, error)

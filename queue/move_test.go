@@ -166,8 +166,8 @@ func TestDeadConsumersItemComesBack(t *testing.T) {
 		waits := suite.Later(func() string { q.Take(t.Context()); data, _ := q.Take(t.Context()); return string(data) })
 		time.Sleep(time.Second)
 		b.crash(it)
-		require.Equal(t, "a", <-waits)
-		<-it.Done()
+		require.Equal(t, "a", suite.Wait(t, waits))
+		suite.Wait(t, it.Done())
 		require.ErrorIs(t, it.Err(), protocol.ErrLost)
 		require.ErrorIs(t, it.Ack(t.Context()), protocol.ErrLost)
 	})
@@ -571,9 +571,9 @@ func TestRecordsAreDeletedByHand(t *testing.T) {
 				require.NoError(t, b.reserve(q).Nack(t.Context()))
 				it := b.reserve(q)
 				deleteAll(b.conn(), b.path+below)
-				<-suite.Later(func() error { time.Sleep(time.Second); return nil })
+				time.Sleep(time.Second)
 				if below == "/zkrecipes/held" || below == "/zkrecipes" {
-					<-it.Done()
+					suite.Wait(t, it.Done())
 					require.ErrorIs(t, it.Err(), protocol.ErrLost)
 				}
 				offer(t, q, "d")
@@ -671,15 +671,7 @@ func TestPlainDeletionOfUnknownOutcome(t *testing.T) {
 		link, q := b.linked()
 		offer(t, q, "x")
 		link.FailPart(2, -125)
-		var meet func([]string)
-		meet = func(operations []string) {
-			if strings.HasPrefix(operations[0], "delete") {
-				link.LoseReply(recipestest.OpMulti, 1)
-				return
-			}
-			link.Meet(1, meet)
-		}
-		link.Meet(1, meet)
+		when(link, first("delete"), func() { link.LoseReply(recipestest.OpMulti, 1) })
 		data, err := q.Poll(t.Context())
 		require.ErrorAs(t, err, new(*queue.UncertainError))
 		require.Equal(t, "x", string(data))
@@ -696,15 +688,8 @@ func TestConsumerComesDuringALookForTheDead(t *testing.T) {
 		require.NoError(t, b.reserve(other).Nack(t.Context()))
 		time.Sleep(2 * time.Second) // nobody is there any more
 		var it *queue.Item
-		var meet func([]string)
-		meet = func(operations []string) {
-			if strings.HasSuffix(operations[0], "/held") {
-				it = b.reserve(other)
-				return
-			}
-			link.Meet(1, meet)
-		}
-		link.Meet(1, meet)
+		when(link, func(operations []string) bool { return strings.HasSuffix(operations[0], "/held") },
+			func() { it = b.reserve(other) })
 		require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
 		require.NoError(t, it.Ack(t.Context()))
 	})

@@ -114,8 +114,8 @@ func (p *producer) serve(life context.Context) {
 	p.endTurn()
 }
 
-// fail answers offers that were not sent with an error. If the session has ended, the error says so and the calls go
-// on in the next session.
+// fail answers offers that were not sent with an error. If the session has ended, the error says so
+// and the calls go on in the next session.
 func (p *producer) fail(err error, offers ...*offer) {
 	if over := p.session.Err(); over != nil {
 		err = over

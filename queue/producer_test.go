@@ -90,7 +90,7 @@ func TestOfferAfterIsNotEarly(t *testing.T) {
 		began := time.Now()
 		_, err := q.OfferAfter(t.Context(), time.Second, []byte("x"))
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, (<-got).Sub(began), time.Second)
+		require.GreaterOrEqual(t, suite.Wait(t, got).Sub(began), time.Second)
 	})
 }
 
@@ -361,7 +361,7 @@ func TestOfferWaitIsWokenAndQuiet(t *testing.T) {
 		began := time.Now()
 		_, err := consumer.Take(t.Context())
 		require.NoError(t, err)
-		require.NoError(t, <-done)
+		require.NoError(t, suite.Wait(t, done))
 		require.Less(t, time.Since(began), 10*time.Millisecond)
 
 		time.Sleep(10 * time.Second)
@@ -369,11 +369,11 @@ func TestOfferWaitIsWokenAndQuiet(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		_, err = consumer.Take(t.Context())
 		require.NoError(t, err)
-		require.NoError(t, <-done)
+		require.NoError(t, suite.Wait(t, done))
 
 		cancel()
 		for range 8 {
-			require.ErrorIs(t, <-done, context.Canceled)
+			require.ErrorIs(t, suite.Wait(t, done), context.Canceled)
 		}
 
 		time.Sleep(time.Minute)

@@ -116,7 +116,7 @@ func TestPollNOfAllBesideATake(t *testing.T) {
 		require.ErrorIs(t, err, queue.ErrEmpty)
 		_, err = q.Offer(t.Context(), []byte("a"))
 		require.NoError(t, err)
-		require.Equal(t, "a", string(<-taken))
+		require.Equal(t, "a", string(suite.Wait(t, taken)))
 	})
 }
 

@@ -133,7 +133,7 @@ func TestBatchesFitASmallServer(t *testing.T) {
 		offers := func() error { _, err := q.Offer(patient(t), make([]byte, 1000)); return err }
 		large := suite.Later(func() error { _, err := q.Offer(patient(t), make([]byte, 2*most)); return err })
 		require.NoError(t, together(goroutines, offers))
-		require.ErrorIs(t, <-large, protocol.ErrTooLarge)
+		require.ErrorIs(t, suite.Wait(t, large), protocol.ErrTooLarge)
 		require.NoError(t, together(goroutines, func() error {
 			return reserve(func(it *queue.Item) error { return it.Nack(patient(t), queue.AtTail()) })
 		}))

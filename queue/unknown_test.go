@@ -37,16 +37,8 @@ func TestReservationOfUnknownOutcome(t *testing.T) {
 		link, q := b.linked()
 		offer(t, b.queue(), "x")
 		link.LoseReply(recipestest.OpMulti, 1)
-		var meet func([]string)
-		meet = func(operations []string) {
-			if len(operations) > 1 {
-				unreadable(link, recipestest.OpExists, 1)
-				return
-			}
-			link.Meet(1, meet)
-		}
-
-		link.Meet(1, meet)
+		when(link, func(operations []string) bool { return len(operations) > 1 },
+			func() { unreadable(link, recipestest.OpExists, 1) })
 		_, err := q.TryReserve(t.Context())
 		require.ErrorContains(t, err, "no permission to read")
 		comesBack(t, b, 1)
@@ -66,12 +58,11 @@ func TestPresenceOfUnknownOutcome(t *testing.T) {
 			require.NoError(t, b.reserve(q).Nack(t.Context()))
 			offer(t, q, "y")
 			time.Sleep(2 * time.Second) // these presences have gone
-			link.LoseReply(recipestest.OpCreate, 1)
-			sent := link.Sent(recipestest.OpCreate, link.Count(recipestest.OpCreate)+1)
-			go func() {
-				<-sent
+			when(link, first("answer to create"), func() {
+				link.Cut()
 				unreadable(link, recipestest.OpCreate, 1)
-			}()
+				link.Heal()
+			})
 
 			err := call()
 			require.ErrorContains(t, err, "no permission to create")
@@ -130,17 +121,14 @@ func TestFirstClaimEndsWhileItsOutcomeIsUnknown(t *testing.T) {
 		link, q := b.linked()
 		offer(t, q, "a", "b", "c")
 		held := b.reserve(q)
-		link.LoseReply(recipestest.OpMulti, 1)
-		sent := link.Sent(recipestest.OpMulti, link.Count(recipestest.OpMulti)+1)
-		go func() {
-			<-sent
+		when(link, first("answer to multi"), func() {
 			link.Cut()
 			time.Sleep(time.Second)
 			first := list(t, queue.New(b.client, b.path))[1]
 			require.NotZero(t, first.Holder)
 			require.NoError(t, queue.New(b.client, b.path).Remove(t.Context(), first.ID))
 			link.Heal()
-		}()
+		})
 
 		data, err := q.PollN(t.Context(), 2)
 		require.NoError(t, err)
@@ -158,15 +146,12 @@ func TestDirectoryOfClaimsIsReapedWhileAnOutcomeIsUnknown(t *testing.T) {
 			link, q := b.linked()
 			offer(t, q, "a", "b")
 			it := b.reserve(q)
-			link.LoseReply(recipestest.OpMulti, 1)
-			sent := link.Sent(recipestest.OpMulti, link.Count(recipestest.OpMulti)+1)
-			go func() {
-				<-sent
+			when(link, first("answer to multi"), func() {
 				link.Cut()
 				time.Sleep(500 * time.Millisecond)
 				b.srv.Embedded().ReapContainers()
 				link.Heal()
-			}()
+			})
 
 			require.NoError(t, it.Ack(t.Context()))
 			b.srv.Embedded().ReapContainers()

@@ -43,7 +43,7 @@ func TestTwoDeadWaitersStopNobody(t *testing.T) {
 		}
 		took := make([]int, 10)
 		for range 4 {
-			took[<-got]++
+			took[suite.Wait(t, got)]++
 		}
 		time.Sleep(10 * time.Second)
 
@@ -53,7 +53,7 @@ func TestTwoDeadWaitersStopNobody(t *testing.T) {
 		links[first+1].Stall()
 		began := time.Now()
 		offer(t, b.queue(), "x")
-		<-got
+		suite.Wait(t, got)
 		require.LessOrEqual(t, time.Since(began), 1100*time.Millisecond)
 		stop()
 		links[first].Heal()
@@ -116,9 +116,9 @@ func TestDeputyThatHasLookedComesSecond(t *testing.T) {
 
 		producer := b.queue()
 		offer(t, producer, "x")
-		require.Equal(t, 0, <-got, "the first is farther away")
+		require.Equal(t, 0, suite.Wait(t, got), "the first is farther away")
 		offer(t, producer, "y")
-		<-got
+		suite.Wait(t, got)
 		require.NoError(t, wait.Wait())
 		stop()
 	})

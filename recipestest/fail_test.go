@@ -216,7 +216,7 @@ func TestMeetSaysWhatThePacketIs(t *testing.T) {
 		}
 		_, err = n.conn.Set(n.root, nil, -1)
 		require.NoError(t, err)
-		<-changed
+		wait(t, changed)
 		_, err = n.conn.Multi(
 			&zk.CreateRequest{Path: n.root + "/a", Acl: zk.WorldACL(zk.PermAll)},
 			&zk.SetDataRequest{Path: n.root, Version: -1},
@@ -227,7 +227,7 @@ func TestMeetSaysWhatThePacketIs(t *testing.T) {
 			{"setData " + n.root}, {"event at " + n.root}, {"answer to setData"},
 			{"create " + n.root + "/a", "setData " + n.root, "delete " + n.root + "/a"}, {"answer to multi"},
 		} {
-			require.Equal(t, want, <-met)
+			require.Equal(t, want, wait(t, met))
 		}
 		require.True(t, n.link.Meet(1, nil)(), "stop disarms it")
 	})

@@ -497,7 +497,7 @@ func TestReadEndsAtTheLatestDeadline(t *testing.T) {
 				}
 				require.NoError(t, c.SetReadDeadline(at))
 			}
-			require.ErrorIs(t, <-failed, os.ErrDeadlineExceeded)
+			require.ErrorIs(t, wait(t, failed), os.ErrDeadlineExceeded)
 			require.Equal(t, deadlines[len(deadlines)-1]*100*time.Millisecond, time.Since(began), "deadlines %d", deadlines)
 		}
 	})

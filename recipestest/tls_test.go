@@ -65,7 +65,7 @@ func testClientsOfATLSServer(t *testing.T, s *recipestest.Server) {
 	})
 	require.NoError(t, err)
 	s.ExpireSession(session.ID())
-	<-session.Done()
+	wait(t, session.Done())
 }
 
 func TestTLSServerRefusesOthers(t *testing.T) {

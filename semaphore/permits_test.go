@@ -212,7 +212,7 @@ func TestPathWithoutItsKeeperIsNotTakenForFree(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, waiting)
 		release(t, held)
-		release(t, <-waiting)
+		release(t, suite.Wait(t, waiting))
 	})
 }
 

@@ -111,10 +111,12 @@ func notUnderNohup(t *testing.T) {
 	}
 }
 
-// line waits for a line on stdout.
+// line waits for a line on stdout, which is not empty.
 func (p *process) line() string {
 	p.t.Helper()
-	return wait(p.t, p.lines)
+	line := wait(p.t, p.lines)
+	require.NotEmpty(p.t, line, "no more lines: the process has ended")
+	return line
 }
 
 // pids waits for a line of process IDs.

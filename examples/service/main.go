@@ -94,7 +94,7 @@ func handle(e *election.Election, url string, w http.ResponseWriter, r *http.Req
 
 	if r.URL.Path == "/pause" {
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		time.Sleep(100 * time.Millisecond) // until that has stopped all threads
+		time.Sleep(time.Second) // until that has stopped all threads
 	}
 
 	// It may be too late now, whatever Leading has said. Multi writes only if the term is still

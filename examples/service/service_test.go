@@ -21,7 +21,7 @@ import (
 )
 
 // sessionTimeout is so long that no slow replica loses its session. The one that is stopped does.
-const sessionTimeout = 6 * time.Second
+const sessionTimeout = 10 * time.Second
 
 func TestMain(m *testing.M) {
 	if slices.Contains(os.Args, "-replica") { // the test binary starts copies of itself

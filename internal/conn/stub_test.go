@@ -70,7 +70,7 @@ func (o *outage) cut() {
 // heal ends the outage.
 func (o *outage) heal() {
 	o.away.Store(false)
-	for o.Link() == nil {
+	for looks := 0; o.Link() == nil && looks < 1000; looks++ {
 		time.Sleep(o.Timeout() / 100)
 	}
 }

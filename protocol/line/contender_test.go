@@ -43,8 +43,9 @@ func TestTokenOfANodeThatWasFound(t *testing.T) {
 // Contenders of a session that join before the server lists the line share that listing (even if
 // they belong to different Lines). A contender that joins later makes another listing.
 func TestContendersOfASessionShareListings(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would end the listing that came first
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+	// Not in parallel: no garbage is collected, which would end the listing that came first.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/line", srv.Link(t)
 		holder := take(t, lineAt(srv.Client(t), path))
 		gate := &suite.Gate{Op: 12} // getChildren2, which zk.Conn sends

@@ -47,7 +47,7 @@ func TestWorkOfASessionOutlivesTheBackOff(t *testing.T) {
 				}
 				done <- s.Delete(life, node, -1)
 			})
-			require.NoError(t, <-done)
+			require.NoError(t, suite.Wait(t, done))
 			require.Zero(t, deletes.Load())
 		}
 	})
@@ -74,7 +74,7 @@ func TestRefusedDeletionOfALostSessionIsALoss(t *testing.T) {
 			})
 		})
 
-		err := <-heard
+		err := suite.Wait(t, heard)
 		require.ErrorIs(t, err, protocol.ErrLost)
 		require.NotErrorIs(t, err, refused)
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	kernel "github.com/zkrecipes/zkrecipes/internal/session"
@@ -126,6 +127,34 @@ func TestNamedGrantWhoseNameIsTakenIsLost(t *testing.T) {
 		require.NoError(t, err)
 		suite.Wait(t, g.Done())
 		require.ErrorIs(t, g.Err(), protocol.ErrLost)
+		require.NoError(t, other.Delete(t.Context(), path, -1))
+	})
+}
+
+// The data are set, but the answer is lost, and then another node takes the name. It has the version
+// that the grant's node had.
+func TestSetDataLeavesAnotherNodeOfTheNameAlone(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, other := srv.Link(t), suite.Session(t, srv.Client(t))
+		root, c := srv.Root(t), link.Client(t)
+		path, s := root+"/name", suite.Session(t, c)
+		suite.Keep(t, c, root)
+		require.NoError(t, s.Create(t.Context(), path, nil, zk.FlagEphemeral))
+		_, stat := suite.Get(t, c, path)
+		g, err := recipe.New(c, "test", path).NewNamedGrant(t.Context(), s, path, stat.Czxid,
+			func(context.Context, *recipe.Session) error { return zk.ErrNoNode })
+		require.NoError(t, err)
+		link.Meet(4, func(operations []string) { // exists, its answer, setData
+			link.Cut()
+			_, err := other.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
+				&zk.CreateRequest{Path: path, Data: []byte("other"), Flags: zk.FlagEphemeral})
+			assert.NoError(t, err)
+			link.Heal()
+		})
+		require.ErrorIs(t, g.SetData(suite.Lasting(t), []byte("new")), protocol.ErrLost)
+		data, _, err := other.Get(t.Context(), path)
+		require.NoError(t, err)
+		require.Equal(t, "other", string(data))
 		require.NoError(t, other.Delete(t.Context(), path, -1))
 	})
 }

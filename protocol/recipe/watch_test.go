@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,18 +220,20 @@ func TestWatchSharesNoOldAbsence(t *testing.T) {
 
 		for i := range 20 {
 			link, path := srv.Link(t), fmt.Sprint(root, "/", i)
-			var held sync.RWMutex
+			var held atomic.Bool
+			delivered := make(chan struct{}) // at once, what comes while it is held
+			deliver := sync.OnceFunc(func() { close(delivered) })
 			s := suite.Session(t, link.Client(t, suite.Over(link.Dial, func(conn net.Conn) suite.Wire {
 				return suite.Wire{Conn: conn, OnRead: func(p []byte) (int, error) {
 					n, err := conn.Read(p)
-					held.RLock() // delivers nothing that comes while it is locked, and then all at once
-					defer held.RUnlock()
+					if held.Load() {
+						<-delivered
+					}
 					return n, err
 				}}
 			})))
 			read, synced := link.Answered(recipestest.OpGetData, 1), link.Answered(recipestest.OpSync, 1)
-			held.Lock()
-			deliver := sync.OnceFunc(held.Unlock)
+			held.Store(true)
 			t.Cleanup(deliver)
 			early := s.Watch(path)
 			suite.Wait(t, read)
@@ -246,7 +249,7 @@ func TestWatchSharesNoOldAbsence(t *testing.T) {
 			suite.Wait(t, synced)
 			deliver()
 
-			require.NoError(t, <-late, "the node was there before the call")
+			require.NoError(t, suite.Wait(t, late), "the node was there before the call")
 			_, err := early.Ready(suite.Lasting(t))
 			require.ErrorIs(t, err, zk.ErrNoNode)
 		}
@@ -282,7 +285,7 @@ func TestWaitersOnOneNodeAskOnce(t *testing.T) {
 		require.NoError(t, suite.Session(t, srv.Client(t)).Delete(suite.Lasting(t), root+"/x", -1))
 
 		for range n {
-			require.NoError(t, <-done)
+			require.NoError(t, suite.Wait(t, done))
 		}
 	})
 }

@@ -28,6 +28,7 @@ func TestFourLetterWords(t *testing.T) {
 	c := connect(t, s, hello{timeout: 10000})
 	c.must(t, zkwire.OpCreate, packet{}.create("/mine", []byte("x"), 1))
 	c.must(t, zkwire.OpExists, packet{}.string("/mine").bool(true))
+	connect(t, s.Follower(), hello{}).must(t, zkwire.OpExists, packet{}.string("/mine").bool(true))
 	last := c.must(t, zkwire.OpGetChildren, packet{}.string("/").bool(true)).zxid
 
 	require.Equal(t, "imok", word(t, s, "ruok"))
@@ -40,11 +41,11 @@ func TestFourLetterWords(t *testing.T) {
 	require.Contains(t, word(t, s, "srvr"), fmt.Sprintf("Zxid: %#x\nMode: standalone\nNode count: 6\n", last))
 	require.Contains(t, word(t, s, "stat"), "Clients:\n /127.0.0.1:2181[1](queued=0,recved=4,sent=4)\n")
 	require.Contains(t, word(t, s, "cons"), fmt.Sprintf("recved=4,sent=4,sid=0x%x,lop=GETC,", c.session))
-	require.Equal(t, "1 connections watching 1 paths\nTotal watches:1\n", word(t, s, "wchs"))
+	require.Equal(t, "2 connections watching 2 paths\nTotal watches:2\n", word(t, s, "wchs"))
 	mntr := word(t, s, "mntr")
 	for _, line := range []string{
-		"zk_server_state\tstandalone\n", "zk_znode_count\t6\n", "zk_watch_count\t2\n",
-		"zk_ephemerals_count\t1\n", "zk_num_alive_connections\t2\n", "zk_global_sessions\t1\n",
+		"zk_server_state\tstandalone\n", "zk_znode_count\t6\n", "zk_watch_count\t3\n",
+		"zk_ephemerals_count\t1\n", "zk_num_alive_connections\t3\n", "zk_global_sessions\t2\n",
 	} {
 		require.Contains(t, mntr, line)
 	}

@@ -53,11 +53,15 @@ func TestIsolatedFollowerAnswersReadsAndPings(t *testing.T) {
 				requireNothing(t, written)
 				requireNothing(t, read) // it waits for the write
 				require.Equal(t, "new", data(t, leads, "/a"))
+				connected := later(func() *zk.Conn { return dial(t, f) })
+				time.Sleep(away)
+				requireNothing(t, connected)
 
 				f.Rejoin()
+				require.Equal(t, zk.StateHasSession, receive(t, connected).State())
 				require.Error(t, receive(t, written))
 				require.Error(t, receive(t, read))
-				require.Equal(t, "new", <-later(func() string { return dataOf(c, "/a") }))
+				require.Equal(t, "new", receive(t, later(func() string { return dataOf(c, "/a") })))
 			})
 		})
 	}
@@ -74,26 +78,6 @@ func dataOf(c *zk.Conn, path string) string {
 		if time.Now().After(limit) {
 			return err.Error()
 		}
-	}
-}
-
-func TestIsolatedFollowerOpensNoSession(t *testing.T) {
-	for name, isolate := range map[string]func(*embedded.Follower){
-		"isolated":       (*embedded.Follower).Isolate,
-		"deposed leader": (*embedded.Follower).Depose,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
-				f := s.Follower()
-				isolate(f)
-				connected := later(func() *zk.Conn { return dial(t, f) })
-				time.Sleep(away)
-				requireNothing(t, connected)
-				f.Rejoin()
-				require.Equal(t, zk.StateHasSession, (<-connected).State())
-			})
-		})
 	}
 }
 
@@ -142,7 +126,7 @@ func TestSyncAtADeposedLeaderIsNoFence(t *testing.T) {
 		ended := later(func() error { _, err := before.receive(); return err })
 		requireNothing(t, ended)
 		time.Sleep(15 * time.Second)
-		require.ErrorIs(t, <-ended, io.EOF)
+		require.ErrorIs(t, receive(t, ended), io.EOF)
 		require.False(t, s.ExpireSession(c.session), "it has expired")
 	})
 }

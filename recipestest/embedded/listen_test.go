@@ -70,7 +70,22 @@ func TestFollowerListens(t *testing.T) {
 		require.NoError(t, f.Resume())
 		reaches(address, true)
 
+		// One that begins to listen while it is stopped is reachable from Resume on.
+		late := s.Follower()
+		late.Stop()
+		lateAt, err := late.Listen()
+		require.NoError(t, err)
+		reaches(lateAt, false)
+		require.NoError(t, late.Resume())
+		reaches(lateAt, true)
+
+		gone, err = dial(s, address)
+		require.NoError(t, err)
 		f.Close()
+		require.NoError(t, gone.SetReadDeadline(time.Now().Add(5*time.Second))) // soon enough to tell it from a time-out
+		_, err = gone.Read(make([]byte, 1))
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Error(t, err)
 		reaches(address, false)
 		require.ErrorIs(t, f.Resume(), net.ErrClosed)
 		_, err = f.Listen()
@@ -90,23 +105,4 @@ func TestFollowerListens(t *testing.T) {
 			return s.Dial("tcp", address, time.Second)
 		})
 	})
-}
-
-// A follower that begins to listen while it is stopped is reachable from Resume on.
-func TestStoppedFollowerListensOnceItIsResumed(t *testing.T) {
-	t.Parallel()
-	s, err := embedded.Start(embedded.Config{})
-	require.NoError(t, err)
-	defer s.Close()
-	f := s.Follower()
-	f.Stop()
-	address, err := f.Listen()
-	require.NoError(t, err)
-	_, err = net.Dial("tcp", address)
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-
-	require.NoError(t, f.Resume())
-	c, err := net.Dial("tcp", address)
-	require.NoError(t, err)
-	c.Close()
 }

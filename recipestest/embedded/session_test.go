@@ -35,27 +35,6 @@ func TestHandshakeAnswersReadOnlyFieldOnlyIfAsked(t *testing.T) {
 	require.Equal(t, []byte{0}, connect(t, s, hello{readOnly: true}).readOnly)
 }
 
-func TestExpireSessionActsAsIfTheTimeoutHadRunOut(t *testing.T) {
-	t.Parallel()
-	s := start(t, embedded.Config{InMemory: true})
-	c, other := connect(t, s, hello{}), connect(t, s, hello{})
-	require.Zero(t, c.must(t, zkwire.OpCreate, packet{}.create("/mine", nil, 1)).code)
-	require.Zero(t, other.must(t, zkwire.OpGetData, packet{}.string("/mine").bool(true)).code)
-
-	require.True(t, s.ExpireSession(c.session))
-	require.False(t, s.ExpireSession(c.session))
-	require.Equal(t, []string{"2 /mine"}, other.sync(t))
-	_, err := c.receive()
-	require.ErrorIs(t, err, io.EOF)
-	require.Zero(t, connect(t, s, hello{session: c.session, password: c.password}).session)
-
-	// Connections of others stay, also if the session has none.
-	c = connect(t, s, hello{})
-	c.nc.Close()
-	require.True(t, s.ExpireSession(c.session))
-	require.Empty(t, other.sync(t))
-}
-
 // bubble runs f inside a synctest bubble with a server in memory.
 func bubble(t *testing.T, cfg embedded.Config, f func(t *testing.T, s *embedded.Server)) {
 	t.Helper()
@@ -96,19 +75,6 @@ func TestAnyRequestKeepsASessionAlive(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestSessionWithoutAConnectionExpires(t *testing.T) {
-	t.Parallel()
-	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
-		c, other := connect(t, s, hello{timeout: 4000}), connect(t, s, hello{timeout: 40000})
-		require.Zero(t, c.must(t, zkwire.OpCreate, packet{}.create("/mine", nil, 1)).code)
-		c.nc.Close()
-		time.Sleep(3900 * time.Millisecond)
-		require.Zero(t, other.must(t, zkwire.OpExists, packet{}.string("/mine").bool(true)).code)
-		time.Sleep(2200 * time.Millisecond)
-		require.Equal(t, []string{"2 /mine"}, other.sync(t))
-	})
 }
 
 func TestNothingAgesWhileTheServerIsStopped(t *testing.T) {
@@ -235,7 +201,7 @@ func TestServerEndsWithASessionThatIsTooLargeToBeLogged(t *testing.T) {
 					}
 					end(t, s, c)
 				}
-				<-s.Done()
+				receive(t, s.Done())
 				require.ErrorContains(t, s.Err(), fmt.Sprintf("a record of %d bytes, for 2 ephemeral nodes, and a server can read %d", limit+1, limit))
 				require.Error(t, s.Resume())
 				require.ErrorIs(t, s.Close(), s.Err())

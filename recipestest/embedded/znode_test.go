@@ -13,21 +13,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-func TestWritesAreTimed(t *testing.T) {
-	t.Parallel()
-	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
-		c := dial(t, s)
-		born := time.Now().UnixMilli()
-		put(t, c, "/a", "")
-		time.Sleep(5 * time.Second)
-		set(t, c, "/a", "changed")
-		put(t, c, "/a/b", "")
-		_, stat, err := c.Get("/a")
-		require.NoError(t, err)
-		require.Equal(t, []int64{born, born + 5000}, []int64{stat.Ctime, stat.Mtime})
-	})
-}
-
 func TestSequenceCounterSticksAtItsEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{InMemory: true})
@@ -79,19 +64,6 @@ func TestSystemNodesAreThere(t *testing.T) {
 	require.Equal(t, zk.Stat{Cversion: -2, NumChildren: 2}, a.stat())
 	require.EqualValues(t, zkwire.CodeNoAuth, c.must(t, zkwire.OpSetData, packet{}.string("/zookeeper/config").buffer(nil).int32(-1)).code)
 	require.EqualValues(t, 3, c.must(t, zkwire.OpCountChildren, packet{}.string("/")).Int32())
-}
-
-func TestNoContainersRefusesContainers(t *testing.T) {
-	t.Parallel()
-	s := start(t, embedded.Config{NoContainers: true, InMemory: true})
-	c := connect(t, s, hello{timeout: 10000})
-	require.NoError(t, c.send(zkwire.OpCreateContainer, packet{}.create("/c", nil, 4)))
-	a, err := c.receive()
-	require.NoError(t, err)
-	require.EqualValues(t, zkwire.CodeUnimplemented, a.code)
-	_, err = c.receive()
-	require.Error(t, err, "the connection is closed")
-	requireAlive(t, s)
 }
 
 func TestContainersAreReapedWhenTheirLastChildIsGone(t *testing.T) {
@@ -153,6 +125,9 @@ func TestTTLNodesAreReapedWhenOldAndEmpty(t *testing.T) {
 		time.Sleep(9 * time.Second)
 		_, err = c.Set(sequential, nil, -1)
 		require.NoError(t, err)
+		_, stat, err := c.Get(sequential)
+		require.NoError(t, err)
+		require.EqualValues(t, 9000, stat.Mtime-stat.Ctime)
 		time.Sleep(3 * time.Second)
 		for path, want := range map[string]bool{plain: false, sequential: true, full: true} {
 			require.Equal(t, want, exists(t, c, path), path)

@@ -103,7 +103,7 @@ func TestStuckScheduleEndsTheProcess(t *testing.T) {
 			t.Parallel()
 			// The stack of a goroutine that runs on another thread can't be printed.
 			out := fail(t, where, []string{"GOMAXPROCS=1"}, "-test.timeout=3m")
-			require.Contains(t, out, "sim: seed 7 has not ended for 1m0s")
+			require.Contains(t, out, "sim: seed 7 has not ended for 5m0s")
 			require.Contains(t, out, "panic: sim: seed 7 is stuck")
 			require.Contains(t, out, "-run '^TestSimOfAChild$' -sim.seed=7")
 			require.Contains(t, out, "sim_test."+where+"(", "the stack of what is stuck")

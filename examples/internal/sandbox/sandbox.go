@@ -67,7 +67,7 @@ func (s *Sandbox) Close() error {
 		return s.server.Close()
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	client, err := protocol.Connect(ctx, s.ensemble)
 	if err != nil {

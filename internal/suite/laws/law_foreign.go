@@ -195,7 +195,7 @@ func (sc *scene) foreign(t *testing.T, f foreigner, h habit, way way) (text stri
 // inChild plays a cell in a process of its own, which may die.
 func inChild(t *testing.T, names ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of a busy machine
 	defer cancel()
 	child := exec.CommandContext(ctx, must(os.Executable()), "-test.run=^TestForeignChild$", "-test.v")
 	child.Env = append(os.Environ(), "LAWS_CHILD="+strings.Join(names, "|"))

@@ -1,6 +1,7 @@
 package laws
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,12 @@ func Lag(t *testing.T, p *Player) {
 			sc.broken("its server lags from", p, member, func(s *Stage, _ []string) { s.Member.Lag(300 * time.Millisecond) }, sc.judged)
 			if p.request {
 				sc.broken("it moves, while that takes effect, to a server whose syncs are no fence, at", p, member, (*Stage).overtakes, sc.judged)
+			}
+			if !sc.warm && p.creates() && strings.Contains(p.String(), "ME") { // a node of its own
+				sc.broken("its caller leaves while it moves to such a server, at", p, member, func(s *Stage, operations []string) {
+					s.overtakes(operations)
+					s.cancel()
+				}, sc.judged)
 			}
 			for _, way := range lost {
 				sc.broken(way.name+" before", p, member, func(s *Stage, _ []string) { way.take(s, Verb{}) }, sc.judged)

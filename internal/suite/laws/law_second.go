@@ -3,7 +3,6 @@ package laws
 import (
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
@@ -43,13 +42,13 @@ func Second(t *testing.T, p *Player) {
 		for _, p := range sc.calm.packets {
 			for i := range 3 { // of many: what matters is that each pair comes often
 				pair, later := pairs[(3*p.step+i)%len(pairs)], 1+(p.step+2*i)%5
-				var met atomic.Bool
+				var disarm func() bool
 				name := fmt.Sprint(pair[0], " and ", pair[1])
 				sc.broken(name, p, setting{}, func(s *Stage, operations []string) {
 					faults[pair[0]](s, operations)
-					s.Link.Meet(later, func(operations []string) { met.Store(true); faults[pair[1]](s, operations) })
+					disarm = s.Link.Meet(later, func(operations []string) { faults[pair[1]](s, operations) })
 				}, func(s *Stage, v Verb, o outcome, base int, p packet) (at, text string) {
-					if !met.Load() {
+					if disarm() { // it must not strike when the stage is gone
 						o.back()
 						return "", ""
 					}

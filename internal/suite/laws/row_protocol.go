@@ -38,11 +38,10 @@ func inSession(verb func(here) error) func(*Stage) Verb {
 }
 
 // creating is inSession for a verb that creates nodes below the path. The other client deletes them
-// before each call.
+// before each call. The path is no container: a real server would remove it as soon as it is empty.
 func creating(nodes string, verb func(here) error) func(*Stage) Verb {
 	return seen((*Stage).Count, nodes, changed(inSession(verb), func(s *Stage, v *Verb) {
-		ensure := v.Before
-		v.Before = func() { ensure(); s.remove("^/.") }
+		v.Before = func() { setValue(s, ""); s.remove("^/.") }
 	}))
 }
 

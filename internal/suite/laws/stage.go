@@ -255,8 +255,9 @@ func (s *Stage) doWithin(v Verb, ctx context.Context, limit time.Duration) (o ou
 	return o
 }
 
-// rest waits until everything in the background has ended.
-func (s *Stage) rest() { time.Sleep(s.player.quiet) }
+// rest waits until everything in the background has ended. (What goroutines have written in virtual
+// time can be read only after synctest.Wait, not after a sleep.)
+func (s *Stage) rest() { time.Sleep(s.player.quiet); s.settled() }
 
 // back gives back the result of the call.
 func (o outcome) back() error {

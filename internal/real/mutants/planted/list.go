@@ -371,7 +371,7 @@ var Bugs = []Bug{
 		Name: "holds of a session that has ended stay", File: "otel/hold.go",
 		Old:  "if errors.Is(e.Err, protocol.ErrNodeDeleted) {",
 		New:  "if errors.Is(e.Err, protocol.ErrNodeDeleted) || true {",
-		Test: "TestEachLossCountsOnce",
+		Test: "TestEventsHaveTheirTranscript",
 	},
 	{
 		// The command goes on after zkr was stopped and its lock was lost.
