@@ -52,6 +52,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 func (c *countedConn) count(p []byte) {
 	c.partial = append(c.partial, p...)
 	frame, rest, _ := zkwire.CutFrame(c.partial, math.MaxInt32)
+	// After an error there is no frame.
 	for ; frame != nil; frame, rest, _ = zkwire.CutFrame(rest, math.MaxInt32) {
 		if head, _ := zkwire.ParseRequestHeader(frame); c.shaken && head.Op != zkwire.OpPing {
 			c.traffic.requests.Add(1)
