@@ -20,14 +20,13 @@ import (
 
 // A Conn connects one session, over one zk.Conn. It is safe for concurrent use.
 type Conn struct {
-	ensemble  *Ensemble
-	host      Host
-	life      context.Context // done when the session has ended
-	zk        *zk.Conn
-	events    <-chan zk.Event // closed when zk's goroutines have ended; it loses events, so only that counts
-	creations sync.Map        // *[atomic.Int64] by path: see NoteCreate
-	ownXids   atomic.Uint32   // how many xids of our own were used: see ownXid
-	Watches   Watches
+	ensemble *Ensemble
+	host     Host
+	life     context.Context // done when the session has ended
+	zk       *zk.Conn
+	events   <-chan zk.Event // closed when zk's goroutines have ended; it loses events, so only that counts
+	ownXids  atomic.Uint32   // how many xids of our own were used: see ownXid
+	Watches  Watches
 
 	began    chan struct{} // closed by the first handshake
 	id       atomic.Int64  // 0 before that
@@ -36,34 +35,36 @@ type Conn struct {
 
 	mu          sync.Mutex // protects the fields below; nothing blocks while it is held
 	password    secret
-	timeout     time.Duration         // the timeout granted last
-	newest      int64                 // the highest zxid in any answer or event so far
-	settled     int64                 // no event of a watch up to this zxid is missing
-	watched     map[string]watchKinds // the watches that zk has set, by path
-	link        *Link                 // nil while there is no connection
-	handshaking *Link                 // a connection whose handshake is under way
-	proved      int                   // how many credentials a server has accepted, which zk repeats on each connection
-	gate        chan struct{}         // closed while requests may be made
-	resumed     chan struct{}         // closed, and made anew, when a handshake is answered
-	over        error                 // why no more connections are used
-	expired     bool                  // the server has said that the session has ended
-	failures    int                   // attempts to connect since the last useful connection
-	failing     time.Time             // when the first of these attempts failed
-	lastFail    error                 // the error of the last of these attempts
-	shutOut     int                   // how often a server that answers has refused the session since then
-	accepted    [2]time.Time          // when the last two accepted connections were dialled
-	warned      time.Time             // when refusals were last logged
+	timeout     time.Duration            // the timeout granted last
+	newest      int64                    // the highest zxid in any answer or event so far
+	settled     int64                    // no event of a watch up to this zxid is missing
+	watched     map[string]watchKinds    // the watches that zk has set, by path
+	creations   map[string]*atomic.Int64 // see NoteCreate
+	link        *Link                    // nil while there is no connection
+	handshaking *Link                    // a connection whose handshake is under way
+	proved      int                      // how many credentials a server has accepted, which zk repeats on each connection
+	gate        chan struct{}            // closed while requests may be made
+	resumed     chan struct{}            // closed, and made anew, when a handshake is answered
+	over        error                    // why no more connections are used
+	expired     bool                     // the server has said that the session has ended
+	failures    int                      // attempts to connect since the last useful connection
+	failing     time.Time                // when the first of these attempts failed
+	lastFail    error                    // the error of the last of these attempts
+	shutOut     int                      // how often a server that answers has refused the session since then
+	accepted    [2]time.Time             // when the last two accepted connections were dialled
+	warned      time.Time                // when refusals were last logged
 }
 
 // New returns a Conn for a session that lasts as long as life.
 func New(life context.Context, e *Ensemble, host Host) *Conn {
 	c := &Conn{
 		ensemble: e, host: host, life: life,
-		began:    make(chan struct{}),
-		stubbed:  make(chan struct{}),
-		gate:     make(chan struct{}),
-		resumed:  make(chan struct{}),
-		password: secretOf(nil),
+		began:     make(chan struct{}),
+		stubbed:   make(chan struct{}),
+		gate:      make(chan struct{}),
+		resumed:   make(chan struct{}),
+		password:  secretOf(nil),
+		creations: make(map[string]*atomic.Int64),
 	}
 	c.Watches.conn = c
 	return c
@@ -188,8 +189,7 @@ func Attempt[T any](ctx context.Context, c *Conn, op func(*zk.Conn) (T, error)) 
 	// It has room, so that the goroutine ends even though the caller has left.
 	answer := make(chan result, 1)
 	started := c.ensemble.Spawn(func() {
-		// This is the error if op ends its goroutine.
-		r := result{err: pace.Foreign("operation", nil)}
+		r := result{err: errOpEnded} // unless op returns
 		defer func() { answer <- r }()
 		r.v, r.err = op(c.zk)
 	})
@@ -207,13 +207,28 @@ func Attempt[T any](ctx context.Context, c *Conn, op func(*zk.Conn) (T, error)) 
 	return v, Unknown, c.Why(ctx)
 }
 
+var errOpEnded = pace.Foreign("operation", nil)
+
 // NoteCreate stores in zxid which transaction created a node at this absolute path (without the
 // sequence number), until end is called. A server answers a write with the zxid up to which it has
 // executed transactions, before it executes the next transaction. So the answer's zxid is the
 // node's czxid.
 func (c *Conn) NoteCreate(path string, zxid *atomic.Int64) (end func()) {
-	c.creations.Store(path, zxid)
-	return func() { c.creations.Delete(path) }
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.creations[path] = zxid
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.creations, path)
+	}
+}
+
+// creation returns what [Conn.NoteCreate] was given for a path, or nil.
+func (c *Conn) creation(path []byte) *atomic.Int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.creations[string(path)]
 }
 
 // Lasts reports whether ctx lasts exactly as long as the session.

@@ -52,6 +52,7 @@ type Link struct {
 	kind    watchKinds
 
 	writing     turn        // held while a frame is written
+	single      [1][]byte   // for note; protected by writing
 	established atomic.Bool // the handshake has ended
 
 	dialled    time.Time
@@ -245,7 +246,8 @@ func (w *Link) Progressed() time.Time {
 func (w *Link) note(p []byte, done func(Reply)) (frames [][]byte, open bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	frames = [][]byte{p}
+	w.single[0] = p
+	frames = w.single[:]
 	if w.closed {
 		return nil, false
 	}
@@ -274,10 +276,8 @@ func (w *Link) note(p []byte, done func(Reply)) (frames [][]byte, open bool) {
 	r := sentRequest{xid: head.Xid, op: head.Op, at: time.Now(), done: done}
 	switch r.op {
 	case zkwire.OpCreate:
-		fields := zkwire.Decoder{Rest: p[zkwire.RequestBody:]}
-		if zxid, noted := w.conn.creations.Load(fields.String()); noted {
-			r.zxid = zxid.(*atomic.Int64)
-		}
+		path := p[zkwire.RequestBody+4:] // behind its length
+		r.zxid = w.conn.creation(path[:binary.BigEndian.Uint32(p[zkwire.RequestBody:])])
 	case zkwire.OpGetData, zkwire.OpExists, zkwire.OpGetChildren, zkwire.OpGetChildren2:
 		if done != nil {
 			break // no watch of zk.Conn

@@ -92,11 +92,11 @@ func (a *account) draw(ops ...any) (*draft, error) {
 	before := a.used
 
 	for _, c := range d.made {
-		a.change(c.path, func(e *entry) {
-			e.numbered = c.numbered
-			e.creates++
-			e.flying++
-		})
+		e := a.nodes[c.path]
+		e.numbered = c.numbered
+		e.creates++
+		e.flying++
+		a.set(c.path, e)
 	}
 
 	room := 0
@@ -145,7 +145,9 @@ func (d *draft) end(err error, names ...string) error {
 // landed notes that the creates aren't under way any more. The caller holds the account's mu.
 func (d *draft) landed() {
 	for _, c := range d.made {
-		d.account.change(c.path, func(e *entry) { e.flying = max(e.flying-1, 0) })
+		e := d.account.nodes[c.path]
+		e.flying = max(e.flying-1, 0)
+		d.account.set(c.path, e)
 	}
 }
 
@@ -153,7 +155,9 @@ func (d *draft) landed() {
 // create them. The caller holds the account's mu.
 func (d *draft) undo() {
 	for _, c := range d.made {
-		d.account.change(c.path, func(e *entry) { e.creates = max(e.creates-1, 0) })
+		e := d.account.nodes[c.path]
+		e.creates = max(e.creates-1, 0)
+		d.account.set(c.path, e)
 	}
 }
 
@@ -193,7 +197,7 @@ func (a *account) settle(path string, before entry, exist []string) {
 		return
 	}
 
-	a.change(path, func(e *entry) { *e = entry{} })
+	a.set(path, entry{})
 
 	for _, node := range exist {
 		a.put(node)
@@ -217,18 +221,21 @@ func (a *account) found(prefix, path string) {
 
 // put notes that a node was created. The caller holds mu.
 func (a *account) put(path string) {
-	a.change(path, func(e *entry) { e.created = true })
+	e := a.nodes[path]
+	e.created = true
+	a.set(path, e)
 }
 
 // drop notes that a node is gone (one of them, if several lack their numbers). The caller holds mu.
 func (a *account) drop(path string) {
-	a.change(a.key(path), func(e *entry) {
-		if e.numbered && e.creates > 1 {
-			e.creates--
-		} else {
-			*e = entry{}
-		}
-	})
+	key := a.key(path)
+	e := a.nodes[key]
+	if e.numbered && e.creates > 1 {
+		e.creates--
+	} else {
+		e = entry{}
+	}
+	a.set(key, e)
 }
 
 // room returns how many bytes a deletion frees. The caller holds mu.
@@ -250,13 +257,10 @@ func (a *account) key(path string) string {
 	return path
 }
 
-// change changes an entry, and the bytes that are used. The caller holds mu.
-func (a *account) change(path string, f func(*entry)) {
-	e := a.nodes[path]
-	a.used -= e.size(path)
-	f(&e)
+// set replaces an entry, and counts the bytes that are used. The caller holds mu.
+func (a *account) set(path string, e entry) {
 	size := e.size(path)
-	a.used += size
+	a.used += size - a.nodes[path].size(path)
 	if size == 0 {
 		delete(a.nodes, path)
 		return

@@ -34,45 +34,26 @@ func Change[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)) 
 // attempts is [DoOnce] if settle is not nil, and otherwise [Do]. If changes is true, the error says
 // whether an attempt was perhaps executed.
 func attempts[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error),
-	settle func(context.Context) (v T, done bool, err error), changes bool) (T, error) {
+	settle func(context.Context) (v T, done bool, err error), changes bool) (v T, err error) {
 	if ctx == nil {
-		var zero T
-		return zero, ErrNilContext
+		return v, ErrNilContext
 	}
 	b.check(ctx)
-	var pauses pace.Pauses
-	var last error
-	began := time.Now()
-	if changes {
-		defer b.Work.unsure(false)
-	}
-	pending := false // an attempt was perhaps executed
-	uncertain := func(err error) error {
-		if pending && changes {
-			return fmt.Errorf("%w: %w", ErrUncertain, err)
-		}
-		return err
-	}
+	c := series{Bound: b, began: time.Now(), changes: changes}
+	defer c.unsure(false)
 
 	for {
-		v, out, err := once(ctx, b, began, op)
+		v, out, err := once(ctx, b, c.began, op)
 		if out == conn.Definite {
 			// A refusal says nothing about the attempts before it.
-			if err = b.View.explain(err); err != nil {
-				err = uncertain(err)
-			}
-			return v, err
+			return v, c.uncertain(b.View.explain(err))
 		}
-
-		pending = pending || out == conn.Unknown
-		if changes {
-			b.Work.unsure(pending)
-		}
+		c.unsure(c.pending || out == conn.Unknown)
 
 		// Find out whether it was executed. Only behind a fence is that certain.
-		if pending && settle != nil && ctx.Err() == nil && b.Err() == nil {
+		if c.pending && settle != nil && ctx.Err() == nil && b.Err() == nil {
 			if failed := b.Fence(ctx); failed != nil {
-				return v, uncertain(failed)
+				return v, c.uncertain(failed)
 			}
 			found, done, failed := settle(ctx)
 			if done || failed != nil {
@@ -82,42 +63,73 @@ func attempts[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)
 				return found, failed
 			}
 			settled(err, false)
-			pending = false
-			b.Work.unsure(false)
+			c.unsure(false)
 		}
 
-		// See whether there can be another attempt.
-		if over := b.Err(); over != nil {
-			return v, uncertain(over)
-		}
-		if errors.Is(err, errSilent) {
-			return v, uncertain(err)
-		}
-		if ctx.Err() != nil {
-			// The caller wants to know why it had to wait.
-			if !errors.Is(err, ctx.Err()) {
-				err = fmt.Errorf("%w: %w", b.Conn.Why(ctx), err)
-			} else if last != nil {
-				err = fmt.Errorf("%w: %w", err, last)
-			}
-			return v, uncertain(err)
-		}
-
-		last = err
-		b.Work.note(err)
-		wait, stopped := b.nextPause(ctx, &pauses)
-		if stopped != nil {
-			stopped = fmt.Errorf("%w: %w", stopped, err)
-			if b.Work == nil {
-				return v, uncertain(stopped)
-			}
-			b.Work.GiveUp(stopped)
-			wait = pauses.Default(DefaultBackOff)
-		}
-		if failed := b.Pause(ctx, b.Done(), wait, err); failed != nil {
-			return v, uncertain(failed)
+		if over := c.pause(ctx, err); over != nil {
+			return v, c.uncertain(over)
 		}
 	}
+}
+
+// A series is the attempts of one call.
+type series struct {
+	*Bound
+	began   time.Time
+	changes bool // the caller must know whether an attempt was perhaps executed
+	pending bool // an attempt was perhaps executed
+	pauses  pace.Pauses
+	last    error // of the attempt before
+}
+
+// unsure notes whether an attempt was perhaps executed.
+func (c *series) unsure(pending bool) {
+	c.pending = pending
+	if c.changes {
+		c.Work.unsure(pending)
+	}
+}
+
+// uncertain returns err, and that the outcome is unknown if it is.
+func (c *series) uncertain(err error) error {
+	if err != nil && c.pending && c.changes {
+		return fmt.Errorf("%w: %w", ErrUncertain, err)
+	}
+	return err
+}
+
+// pause blocks until there can be another attempt. If there can be none, it returns why. err is the
+// error of the attempt that failed.
+func (c *series) pause(ctx context.Context, err error) error {
+	if over := c.Err(); over != nil {
+		return over
+	}
+	if errors.Is(err, errSilent) {
+		return err
+	}
+	if ctx.Err() != nil {
+		// The caller wants to know why it had to wait.
+		if !errors.Is(err, ctx.Err()) {
+			err = fmt.Errorf("%w: %w", c.Conn.Why(ctx), err)
+		} else if c.last != nil {
+			err = fmt.Errorf("%w: %w", err, c.last)
+		}
+		return err
+	}
+
+	c.last = err
+	c.Work.note(err)
+	wait, stopped := c.nextPause(ctx, &c.pauses)
+	if stopped != nil {
+		stopped = fmt.Errorf("%w: %w", stopped, err)
+		if c.Work == nil {
+			return stopped
+		}
+		c.Work.GiveUp(stopped)
+		wait = c.pauses.Default(DefaultBackOff)
+	}
+
+	return c.Pause(ctx, c.Done(), wait, err)
 }
 
 // check panics if work uses the session of its caller because then its attempts would end with the

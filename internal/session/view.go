@@ -90,7 +90,7 @@ func (v *View) NextPause(ctx, life context.Context, p *pace.Pauses) (time.Durati
 // explain adds the client's identities to an error that says it lacks a permission.
 func (v *View) explain(err error) error {
 	switch {
-	case !errors.As(err, new(*conn.DeniedError)):
+	case err == nil, !errors.As(err, new(*conn.DeniedError)):
 		return err
 	case len(v.Setup.Credentials) == 0:
 		return fmt.Errorf("%w (the client has no credentials: see WithAuth)", err)

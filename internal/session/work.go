@@ -17,17 +17,27 @@ type Work struct {
 	GaveUp chan struct{}   // closed when the work lets the caller go
 	Err    error           // the caller's error; set before GaveUp is closed
 
-	released func() // called when GaveUp is closed; nil for most
-
-	mu   sync.Mutex // protects the fields below, and Err
-	open bool       // an attempt was perhaps executed
-	last error      // of the last attempt
+	mu       sync.Mutex // protects the fields below, and Err
+	released func()     // see Release; nil for most
+	open     bool       // an attempt was perhaps executed
+	last     error      // of the last attempt
 }
 
-// NewWork returns work for a caller with this context. If released is not nil, the work calls it
-// after it has let the caller go.
+// NewWork returns work for a caller with this context. If released is not nil, the first
+// [Work.Release] calls it.
 func NewWork(caller context.Context, released func()) *Work {
 	return &Work{Caller: caller, GaveUp: make(chan struct{}), released: released}
+}
+
+// Release notes that nobody waits for the work any more, or that it is done.
+func (w *Work) Release() {
+	w.mu.Lock()
+	released := w.released
+	w.released = nil
+	w.mu.Unlock()
+	if released != nil {
+		released()
+	}
 }
 
 // Nobody is the work without a caller.
@@ -70,16 +80,13 @@ func (w *Work) GiveUp(err error) {
 	}
 
 	w.mu.Lock()
-	first := w.Err == nil
-	if first {
+	if w.Err == nil {
 		w.Err = err
 		close(w.GaveUp)
 	}
 
 	w.mu.Unlock()
-	if first && w.released != nil {
-		w.released()
-	}
+	w.Release()
 }
 
 // Unwanted returns an error if the caller has left. Work asks before it begins something that it

@@ -47,7 +47,7 @@ func runDetached[T any](ctx context.Context, s *Session, fn func(context.Context
 	answer, left := make(chan result), make(chan struct{})
 	defer close(left)
 	started := s.bound.Spawn(func() {
-		r := result{err: pace.Foreign("work", nil)} // unless fn returns
+		r := result{err: errWorkEnded} // unless fn returns
 		defer func() {
 			select {
 			case answer <- r:
@@ -73,6 +73,8 @@ func runDetached[T any](ctx context.Context, s *Session, fn func(context.Context
 		return zero, w.ContextError(ctx)
 	}
 }
+
+var errWorkEnded = pace.Foreign("work", nil)
 
 // Ended returns why ctx has ended, or nil if it has not ended. The error has the text of ctx's
 // cause.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/session"
@@ -100,9 +99,8 @@ func (g *Grant) finish(err error, caller context.Context) bool {
 	// Release reads the removal as soon as life is done.
 	if errors.Is(err, protocol.ErrReleased) {
 		values := g.recipe.values(caller)
-		removed := sync.OnceFunc(g.session.bound.Removed)
-		w := session.NewWork(values, removed)
-		g.removal = &removal{w, removed, g.session.detached(values, w), make(chan struct{}), nil}
+		w := session.NewWork(values, g.session.bound.Removed)
+		g.removal = &removal{w, g.session.detached(values, w), make(chan struct{}), nil}
 	}
 
 	g.end(err)
@@ -117,6 +115,6 @@ func (g *Grant) finish(err error, caller context.Context) bool {
 
 // close notes that the node is gone, or that the session has ended.
 func (r *removal) close() {
-	r.removed()
+	r.Release()
 	close(r.done)
 }

@@ -64,7 +64,8 @@ func (s *Session) CreateOwn(ctx context.Context, n OwnNode) (*Own, error) {
 }
 
 func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
-	defer s.KeepAlive()()
+	s.bound.Engage()
+	defer s.bound.Disengage()
 	o := &Own{session: s.plain(), dir: s.Path(n.Dir), prefix: n.Prefix, sole: true}
 	create, missing := n.Create, n.Missing
 	if create == nil {
