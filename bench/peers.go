@@ -75,7 +75,7 @@ func (e *env) dismiss(p *peer) {
 	p.Close()
 }
 
-// A peerRun is what a peer does in a round, at a new path.
+// A peerRun is a peer's work in a round, at a new path.
 type peerRun func(ctx context.Context, m *meter, p *peer, dir string) error
 
 // peersWith returns a contestant for each peer that has a command.

@@ -45,7 +45,7 @@
 // listing has the names of all members: with hundreds of watchers, keep groups to some thousand
 // members.
 //
-// Each item of Share that a member works on is a lock (and costs what a lock costs).
+// Each item of Share that a member works on is a lock (and costs as much).
 //
 // # Other libraries
 //

@@ -217,7 +217,8 @@ func TestClientIsObserved(t *testing.T) {
 	observed(t, func(t *testing.T, p *program) {
 		stop, err := p.ObserveClient(p.client, attribute.String("client", "a"))
 		require.NoError(t, err)
-		// requireState compares what is measured, which takes no time. The trust is compared up to rounding.
+		// requireState compares what is measured, which takes no time. The trust is compared up to
+		// rounding.
 		requireState := func(want string, s *protocol.Session) {
 			t.Helper()
 			all := map[string]string{`zkrecipes.session.trust{client="a"}`: "0"}

@@ -43,8 +43,8 @@ type host struct{ over, refuses atomic.Bool }
 
 var ended atomic.Int64 // goroutines of hosts
 
-// quiet waits until nothing more happens at this moment. What goroutines that have ended wrote may be
-// read afterwards.
+// quiet waits until nothing more happens at this moment. What goroutines that have ended wrote may
+// be read afterwards.
 func quiet() {
 	synctest.Wait()
 	ended.Load()

@@ -31,7 +31,7 @@ func (c *Conn) connected(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, e
 	case errors.Is(err, errExpired):
 		c.host.Gone(fmt.Errorf("session %v expired", layout.SessionID(c.ID())))
 	case err != nil:
-		c.host.Err() // which ends a session that is over by the clocks
+		c.host.Err() // which ends a session that has ended by the clocks
 	default:
 		c.host.Changed(Connected)
 	}

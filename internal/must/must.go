@@ -4,7 +4,7 @@ package must
 
 import "fmt"
 
-// A failure is what the functions of this package panic with.
+// The functions of this package panic with a failure.
 type failure struct{ error }
 
 // Succeed panics if err isn't nil.

@@ -84,7 +84,8 @@ func TestTrustOnAnEnsemble(t *testing.T) {
 			m.Stop()
 		}
 		suite.Wait(t, g.Done())
-		// A member that starts hangs up, and then the client leaves its lost session alone for long.
+		// A member that starts hangs up, and then the client leaves its lost session alone for
+		// long.
 		link.Cut()
 		cluster.Restart()
 		link.Heal()

@@ -121,6 +121,7 @@ func (t *transcript) event(m *zkwire.Decoder) []any {
 // answer decodes the body of an answer without an error.
 func (t *transcript) answer(r request, m *zkwire.Decoder) []any {
 	var words []any
+
 	switch r.op {
 	case zkwire.OpCreate:
 		words = []any{t.path(m.String())}
@@ -155,6 +156,7 @@ func (t *transcript) answer(r request, m *zkwire.Decoder) []any {
 	case zkwire.OpMulti, zkwire.OpMultiRead:
 		words = t.results(m)
 	}
+
 	return append(words, t.rest(m))
 }
 

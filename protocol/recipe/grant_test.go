@@ -131,8 +131,8 @@ func TestNamedGrantWhoseNameIsTakenIsLost(t *testing.T) {
 	})
 }
 
-// The data are set, but the answer is lost, and then another node takes the name. It has the version
-// that the grant's node had.
+// The data are set, but the answer is lost, and then another node takes the name. It has the
+// version that the grant's node had.
 func TestSetDataLeavesAnotherNodeOfTheNameAlone(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, other := srv.Link(t), suite.Session(t, srv.Client(t))

@@ -131,7 +131,7 @@ func (s *Server) housekeep() {
 	}
 }
 
-// housekeepOnce does what is due now and sets the time of the next run.
+// housekeepOnce does the work that is due and sets the time of the next run.
 func (s *Server) housekeepOnce() {
 	s.due = never
 	if s.stopped {

@@ -108,8 +108,8 @@
 //
 // In a bubble, time stands still while a goroutine waits for a sync.Mutex, a sync.Once, or
 // something outside the bubble. If a goroutine sleeps while it holds a mutex that another goroutine
-// waits for, both hang for ever. After five minutes on the wall clock, the process prints the seed and
-// all its goroutines, and ends.
+// waits for, both hang for ever. After five minutes on the wall clock, the process prints the seed
+// and all its goroutines, and ends.
 //
 // # What is drawn
 //

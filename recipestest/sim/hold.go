@@ -40,7 +40,7 @@ func (k holdKey) exclusive() bool {
 	return k.recipe == "lock" || k.recipe == "election" || k.recipe == "rwlock" && k.mode == "write"
 }
 
-// observe notes what the client holds. Events of a dead process don't count.
+// observe notes the holds of the client. Events of a dead process don't count.
 func (c *Client) observe(e protocol.Event) {
 	if e.Token == 0 || c.Dead() {
 		return

@@ -759,8 +759,8 @@ func (s *queueSim) drain(ctx context.Context, q *queue.Queue) error {
 	}
 }
 
-// nothing notes that a call has just said that there is nothing. It returns an error if an entry was
-// there since the call began.
+// nothing notes that a call has just said that there is nothing. It returns an error if an entry
+// was there since the call began.
 func (s *queueSim) nothing(what string, called time.Time) error {
 	s.history.empty(what, called)
 	if ids := s.steady(called); len(ids) > 0 {
@@ -769,8 +769,8 @@ func (s *queueSim) nothing(what string, called time.Time) error {
 	return nil
 }
 
-// steady returns the IDs of entries that nobody has had since then, and that were due. (An entry that
-// comes back is a new node.) It asks the leader over a network without faults.
+// steady returns the IDs of entries that nobody has had since then, and that were due. (An entry
+// that comes back is a new node.) It asks the leader over a network without faults.
 func (s *queueSim) steady(then time.Time) (ids []string) {
 	session, err := s.Operator().Session(context.Background())
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // wallLimit is the wall clock time after which we consider a schedule stuck. A schedule takes
-// milliseconds, but a minute with the race detector on a very busy machine. (go test itself has ten.)
+// milliseconds, but a minute with the race detector on a very busy machine. (go test has ten.)
 const wallLimit = 5 * time.Minute
 
 // watch ends the process and prints all goroutines if a schedule hasn't ended in time. A stuck

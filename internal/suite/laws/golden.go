@@ -54,15 +54,19 @@ func (b *book) text() string {
 		put(inner(lines, c.verb+"\n    "+c.outcome), c.fault, c.at)
 		put(all, c.verb+c.fault, c.at)
 	}
+
 	var out strings.Builder
 	verb := ""
+
 	for _, key := range slices.Sorted(maps.Keys(lines)) {
 		name, outcome, _ := strings.Cut(key, "\n")
 		if name != verb {
 			verb = name
 			out.WriteString("\n" + verb + "\n")
 		}
+
 		var when []string
+
 		for _, fault := range slices.Sorted(maps.Keys(lines[key])) {
 			at := lines[key][fault]
 			where := strings.Join(slices.Sorted(maps.Keys(at)), ", ")
@@ -76,7 +80,9 @@ func (b *book) text() string {
 			when = append(when, fault+": "+where)
 		}
 		out.WriteString(outcome + "  ⇐  " + strings.Join(when, "; ") + "\n")
+
 	}
+
 	return out.String()
 }
 
@@ -136,12 +142,14 @@ func (p *Player) compare(t *testing.T, b *book) {
 		}
 		return
 	}
+
 	if *update {
 		written, _ := os.ReadFile(b.file) // it may have changed since this was built
 		b.keep(p, parse(string(written)))
 		require.NoError(t, os.WriteFile(b.file, []byte(b.title+"\n"+b.text()), 0o644))
 		return
 	}
+
 	met := make(map[cell]bool)
 	for _, c := range b.cells {
 		met[c], met[c.anywhere()] = true, true
@@ -149,6 +157,7 @@ func (p *Player) compare(t *testing.T, b *book) {
 			t.Errorf("not in %s: %s %s: %s: %s", b.file, c.verb, c.fault, c.at, c.outcome)
 		}
 	}
+
 	for _, c := range b.old {
 		if *all && *verbs == "" && !met[c] && !racing.MatchString(c.verb) && (!b.loose || c.breaks()) {
 			t.Errorf("no cell meets this line of %s any more: %s %s: %s: %s", b.file, c.verb, c.fault, c.at, c.outcome)

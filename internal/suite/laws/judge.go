@@ -12,12 +12,14 @@ import (
 // call works; and no more is left than without a fault.
 func (s *Stage) judge(v Verb, o outcome, base int, want rehearsal) (text string) {
 	s.rest()
+
 	effect := v.since(base)
 	s.gone.Store(s.gone.Load() || o.late && !want.waits())
 	// What a session holds goes with it, also after the call.
 	lost := s.expired.Load() && o.err == nil && o.held != nil && effect == 0 && want.effect == 1
 	back := o.back()
 	s.rest()
+
 	text = class(o.err)
 	open := strings.Contains(text, "uncertain") || strings.Contains(text, "lost")
 	if s.gone.Load() { // so others have changed what Effect counts
@@ -27,6 +29,7 @@ func (s *Stage) judge(v Verb, o outcome, base int, want rehearsal) (text string)
 		calm(o.err) != nil && effect != 0 && !open && !v.Loose {
 		text = "! " + text
 	}
+
 	switch {
 	case s.gone.Load():
 	case calm(o.err) != nil && effect == 1:
@@ -38,24 +41,30 @@ func (s *Stage) judge(v Verb, o outcome, base int, want rehearsal) (text string)
 	case effect != want.effect:
 		text += ", done ×" + strconv.Itoa(effect)
 	}
+
 	if back != nil && o.err == nil {
 		text += "; giving back: " + class(back)
 	}
+
 	if disappear := s.disappear.Load(); disappear != nil {
 		(*disappear)()
 	}
+
 	base, err := v.prepare()
 	if err != nil {
 		return "! " + text + "; then not ready: " + class(err)
 	}
+
 	next := s.do(v, s.ctx)
 	s.rest()
 	if effect := v.since(base); calm(next.err) != nil || effect != want.effect && !s.gone.Load() {
 		text = "! " + text + "; next call: " + class(next.err) + ", done ×" + strconv.Itoa(effect)
 	}
+
 	next.back()
 	s.rest()
 	s.reap()
+
 	if want.left == nil || s.gone.Load() { // this is the rehearsal
 		return text
 	}

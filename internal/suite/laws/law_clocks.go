@@ -27,6 +27,7 @@ func Clocks(t *testing.T, p *Player) {
 		}},
 		{"the clock steps back", func(*Stage, Verb) { clock.Step(-far) }},
 	}
+
 	title := "What comes of a call during which the wall clock steps by an hour."
 	p.law(t, law{name: "clocks", title: title, embedded: true, alone: true, loose: true, most: 250, cells: func(sc *scene) {
 		for i, way := range steps {
@@ -36,9 +37,11 @@ func Clocks(t *testing.T, p *Player) {
 			if sc.warm {
 				continue
 			}
+
 			if sc.calm.waits() {
 				sc.cell(way.name+" while it waits", setting{}, func(s *Stage, v Verb, base int) { sc.halfway(s, v, base, way) })
 			}
+
 			if sc.calm.holds {
 				sc.cell(way.name+" while it holds", setting{}, func(s *Stage, v Verb, _ int) {
 					if i < len(steps)-1 {

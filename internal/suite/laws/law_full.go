@@ -34,6 +34,7 @@ func Full(t *testing.T, p *Player) {
 		{"full of data", quotas, func(s *Stage) func() { return s.fill("bytes", "byteHardLimit") }},
 		{"session full", setting{}, (*Stage).fillSession},
 	}
+
 	title := "What comes of a call on a path whose quota of nodes is used up, or in a session that has no room."
 	p.law(t, law{name: "full", title: title, embedded: true, most: 150, cells: func(sc *scene) {
 		for _, l := range limits {
@@ -42,9 +43,11 @@ func Full(t *testing.T, p *Player) {
 					enlarge := sync.OnceFunc(l.fill(s))
 					// A call may wait for room. It must go on when there is some.
 					room := time.AfterFunc(limit/2, enlarge)
+
 					o := s.do(v, s.ctx)
 					waited := !room.Stop()
 					enlarge()
+
 					text := s.judge(v, o, base, *sc.calm)
 					if waited && !strings.HasPrefix(text, "!") {
 						text = "waits for room, then " + text
@@ -52,9 +55,11 @@ func Full(t *testing.T, p *Player) {
 					sc.note(l.name, "before the call", text)
 				})
 			}
+
 			if !sc.calm.holds || sc.warm || sc.calm.waits() {
 				continue
 			}
+
 			if l.name == "session full" {
 				sc.cell("session full ends", l.in, func(s *Stage, v Verb, _ int) {
 					o := s.do(v, s.ctx)
@@ -70,13 +75,16 @@ func Full(t *testing.T, p *Player) {
 					sc.note(l.name, "when the session ends", text)
 				})
 			}
+
 			sc.cell(l.name+" giving back", l.in, func(s *Stage, v Verb, base int) {
 				o := s.do(v, s.ctx)
 				check(o.err)
+
 				enlarge := l.fill(s)
 				text := class(o.back())
 				enlarge()
 				s.rest()
+
 				switch {
 				case text == "ok":
 				case v.since(base) == 0: // the error says that it goes on in the background

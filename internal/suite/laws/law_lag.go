@@ -18,6 +18,7 @@ func Lag(t *testing.T, p *Player) {
 		s.Member = s.Server.Embedded().Follower()
 		s.Link.Move(s.Member)
 	}}
+
 	all := setting{server: []recipestest.Option{recipestest.Lagging(300 * time.Millisecond)}, ready: time.Second}
 	behind := setting{begin: func(s *Stage) {
 		member.begin(s)
@@ -27,11 +28,13 @@ func Lag(t *testing.T, p *Player) {
 		begin: below, view: views[0].connect, ready: time.Second,
 		server: append(all.server[:1:1], recipestest.WithConfigFunc(func(c *embedded.Config) { c.EagerACL = true })),
 	}
+
 	rejoin := func(s *Stage) { s.expired.Store(true); time.AfterFunc(2*timeout, s.Member.Rejoin) }
 	lost := []way{
 		{"its server is cut off", func(s *Stage, _ Verb) { s.Member.Isolate(); rejoin(s) }},
 		{"its server is deposed", func(s *Stage, _ Verb) { s.Member.Depose(); rejoin(s) }},
 	}
+
 	title := "What comes of a call at servers that lag, or that have lost their leader."
 	p.law(t, law{name: "lag", title: title, embedded: true, cells: func(sc *scene) {
 		if sc.calm.holds && !sc.warm {
@@ -39,6 +42,7 @@ func Lag(t *testing.T, p *Player) {
 				sc.cell(way.name, member, func(s *Stage, v Verb, _ int) { sc.taken(s, v, way) })
 			}
 		}
+
 		for _, p := range sc.calm.packets {
 			sc.broken("its server lags from", p, member, func(s *Stage, _ []string) { s.Member.Lag(300 * time.Millisecond) }, sc.judged)
 			if p.request {
@@ -54,6 +58,7 @@ func Lag(t *testing.T, p *Player) {
 				sc.broken(way.name+" before", p, member, func(s *Stage, _ []string) { way.take(s, Verb{}) }, sc.judged)
 			}
 		}
+
 		if len(sc.calm.packets) > 0 && !sc.warm {
 			whenever := func(s *Stage, v Verb, o outcome, base int, p packet) (string, string) {
 				_, text := sc.judged(s, v, o, base, p) // the first packet differs: a member that lags is asked to catch up

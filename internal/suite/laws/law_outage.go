@@ -58,6 +58,7 @@ func (sc *scene) outage(t *testing.T, name string, after time.Duration, late boo
 	const lasts = time.Hour
 	var mine, theirs dialed
 	var strike atomic.Pointer[func()]
+
 	acl := func(string) []zk.ACL {
 		if f := strike.Swap(nil); f != nil {
 			(*f)()
@@ -65,6 +66,7 @@ func (sc *scene) outage(t *testing.T, name string, after time.Duration, late boo
 		}
 		return nil
 	}
+
 	in := setting{lasts: 3 * lasts, view: func(s *Stage, link bool, opts []protocol.ConnectOption) *protocol.Client {
 		if link {
 			mine.through = s.Link.Dial
@@ -76,11 +78,13 @@ func (sc *scene) outage(t *testing.T, name string, after time.Duration, late boo
 		}
 		return s.Server.Client(s.T, append(opts, protocol.WithDialer(theirs.dial))...)
 	}}
+
 	sc.ready(t, in, func(s *Stage, v Verb, base int) {
 		must(s.Other().Session(s.ctx)) // it cannot connect later
 		session := must(s.Client.Session(s.ctx))
 		place, back := 0, make(chan struct{})
 		more := make(chan int) // requests than a lease costs
+
 		resume := sync.OnceFunc(func() {
 			before := s.Link.Count(recipestest.OpAny)
 			s.Link.Meet(1, func([]string) {
@@ -92,6 +96,7 @@ func (sc *scene) outage(t *testing.T, name string, after time.Duration, late boo
 			check(s.Server.Embedded().Resume())
 			close(back)
 		})
+
 		begin := func() {
 			place = session.EphemeralBytes()
 			s.Server.Embedded().Stop()
@@ -109,6 +114,7 @@ func (sc *scene) outage(t *testing.T, name string, after time.Duration, late boo
 				}
 			})
 		}
+
 		if name == unqueued {
 			strike.Store(&begin)
 		} else {
@@ -116,20 +122,25 @@ func (sc *scene) outage(t *testing.T, name string, after time.Duration, late boo
 		}
 		s.expired.Store(late || after > 0 || name == unqueued) // leases are lost
 		time.Sleep(time.Millisecond)
+
 		o := s.doWithin(v, s.ctx, 2*lasts)
 		if strike.Load() != nil { // this time the call has created nothing
 			o.back()
 			return
 		}
+
 		<-back
+
 		text := mine.busiest()
 		if n := <-more; n > len(sc.calm.packets)+20 {
 			t.Logf("%d requests more than usual:\n%s", n, s.Link.Trace())
 			text = "! a herd of requests afterwards; " + text
 		}
+
 		if err := session.Err(); err != nil && !errors.Is(err, protocol.ErrUntrusted) && !late {
 			text = "! the session is over (" + err.Error() + "); " + text
 		}
+
 		sc.note("the servers are gone", name, s.judge(v, o, base, *sc.calm)+"; "+text)
 	})
 }

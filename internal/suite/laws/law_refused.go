@@ -51,6 +51,7 @@ func Refused(t *testing.T, p *Player) {
 func (sc *scene) refuse(p packet, c code, part int) {
 	numbered := false // such a node is never there already
 	sc.broken(c.name, p, setting{}, func(s *Stage, operations []string) {
+
 		operation := operations[min(part, len(operations)-1)]
 		numbered = strings.HasSuffix(operation, "-")
 		switch {
@@ -70,13 +71,16 @@ func (sc *scene) refuse(p packet, c code, part int) {
 			o.back()
 			return "", "" // where goroutines race another packet has come
 		}
+
 		at, text = sc.judged(s, v, o, base, p)
 		if c.name == "bad version" && o.err != nil && calm(o.err) == nil { // somebody else has been there
 			text = strings.TrimPrefix(text, "! ")
 		}
+
 		if c.name != "throttled" && len(p.parts) > part && len(p.parts) > 1 {
 			at = p.parts[part] + " in a transaction"
 		}
+
 		return at, text
 	})
 }

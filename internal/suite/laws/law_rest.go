@@ -51,6 +51,7 @@ func (sc *scene) costs(t *testing.T) {
 		}
 		kinds = append(kinds, kind)
 	}
+
 	slices.Sort(kinds)
 	// A candidate and an observer of one session share requests (and so do callers of a local
 	// queue). How many depends on who is first.
@@ -59,14 +60,17 @@ func (sc *scene) costs(t *testing.T) {
 	} else {
 		sc.note("a call", "", counted(len(requests), "request")+strings.TrimRight(": "+strings.Join(kinds, ", "), ": "))
 	}
+
 	if sc.warm {
 		return
 	}
+
 	sc.ready(t, setting{}, func(s *Stage, v Verb, _ int) {
 		s.rest()
 		idle := s.load()
 		o := s.do(v, s.ctx)
 		s.rest()
+
 		if o.held != nil && o.held.Back != nil {
 			sc.note("holding", "", s.idle(idle))
 			before := s.Link.Count(recipestest.OpAny)
@@ -75,6 +79,7 @@ func (sc *scene) costs(t *testing.T) {
 			sc.note("giving back", "", counted(s.Link.Count(recipestest.OpAny)-before, "request"))
 			s.rest()
 		}
+
 		sc.note("afterwards", "", s.idle(idle))
 	})
 }

@@ -21,6 +21,7 @@ func Second(t *testing.T, p *Player) {
 			}
 		}
 	}
+
 	faults := map[string]fault{
 		"cut":       cut,
 		"expired":   expire,
@@ -32,11 +33,13 @@ func Second(t *testing.T, p *Player) {
 			s.vanish(operations[0])
 		},
 	}
+
 	pairs := [][2]string{
 		{"cut", "cut"}, {"cut", "expired"}, {"cut", "throttled"}, {"cut", "no auth"}, {"cut", "cancelled"},
 		{"expired", "cut"}, {"expired", "cancelled"}, {"throttled", "cut"}, {"throttled", "expired"}, {"cancelled", "cut"},
 		{"cut", "gone"},
 	}
+
 	title := "What comes of a call in which two faults follow each other."
 	p.law(t, law{name: "second", title: title, loose: true, cells: func(sc *scene) {
 		for _, p := range sc.calm.packets {

@@ -22,30 +22,36 @@ func Silence(t *testing.T, p *Player) {
 		if strings.HasPrefix(sc.row.Name, "queue.Queue.Consume") {
 			bound = timeout // what becomes of an item does not depend on ctx
 		}
+
 		for _, p := range sc.calm.packets {
 			var ended atomic.Pointer[time.Time]
 			sc.broken("silence from", p, setting{}, func(s *Stage, _ []string) {
 				s.Link.Stall()
 				time.AfterFunc(100*time.Millisecond, func() { now := time.Now(); ended.Store(&now); s.cancel() })
 			}, func(s *Stage, v Verb, o outcome, base int, p packet) (at, text string) {
+
 				text = class(o.err)
 				if at := ended.Load(); at != nil && o.ended.Sub(*at) > bound {
 					text = "! after " + ceil(o.ended.Sub(*at)).String() + ": " + text
 				}
+
 				began := time.Now()
 				s.Client.Close()
 				if took := time.Since(began); took > usual {
 					text = "! " + text + "; Close takes " + took.String()
 				}
+
 				if s.others.Load() {
 					s.Other().Close()
 				}
+
 				time.Sleep(time.Second)
 				s.settled()
 				if left := s.stacks(); len(left) > 0 { // this client's: the other one is closed
 					s.Log(left[0])
 					text = fmt.Sprint("! ", text, "; goroutines are left: ", len(left))
 				}
+
 				s.Link.Heal()
 				return p.String(), text
 			})

@@ -66,27 +66,33 @@ func Size(t *testing.T, p *Player) {
 	if testing.Short() && !p.everything() {
 		sizes = []int{limit - 100, limit + 1, 3_000_000}
 	}
+
 	title := "What comes of a call with too much data."
 	b := &book{name: "size", title: title}
 	p.open(b)
+
 	for _, verb := range sized {
 		t.Run(verb.name, func(t *testing.T) {
 			sc := &scene{Player: p, book: b, row: Row{verb.name, func(*Stage) Verb { return Verb{} }}}
 			for _, size := range sizes {
 				sc.play(t, setting{}, func(s *Stage, _ Verb) {
+
 					data := bytes.Repeat([]byte("x"), size)
 					holds := must(lock.New(s.Client, s.Path+"-held").Lock(s.ctx))
 					ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
 					defer cancel()
 					dials := s.Link.Count(recipestest.OpConnect)
+
 					h, err := verb.call(ctx, s, data)
 					err = errors.Join(err, outcome{held: h}.back())
 					text := class(err)
+
 					if s.Link.Count(recipestest.OpConnect) != dials || holds.Err() != nil {
 						text = "! " + text + "; the connection broke"
 					} else if err != nil && text != "too large" && size > limit {
 						text = "! " + text
 					}
+
 					check(holds.Unlock(s.ctx))
 					s.rest()
 					sc.note("bytes", fmt.Sprint(size), text)

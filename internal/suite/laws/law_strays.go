@@ -77,18 +77,22 @@ func (sc *scene) confused() {
 	if !sc.calm.about || !slices.ContainsFunc(neighbours, ours) {
 		return
 	}
+
 	for _, row := range sc.rows {
 		if !slices.Contains(neighbours, row.Name) || ours(row.Name) {
 			continue
 		}
+
 		sc.add("about "+row.Name, func(t *testing.T) {
 			sc.play(t, setting{}, func(s *Stage, v Verb) {
 				o := s.do(s.other().verb(row), s.ctx)
 				check(o.err)
 				node := s.Path + "/" + o.held.Hold.(interface{ Node() string }).Node()
+
 				operator := s.Server.Conn(s.T)
 				data, _, err := operator.Get(node)
 				check(err)
+
 				text := class(v.About(s.ctx, path.Base(node)))
 				switch now, _, err := operator.Get(node); {
 				case err != nil:
@@ -99,6 +103,7 @@ func (sc *scene) confused() {
 						text = "! " + text
 					}
 				}
+
 				o.back()
 				sc.note("about a contender", row.Name, text)
 			})

@@ -28,9 +28,11 @@ func (sc *scene) together(t *testing.T) {
 		if v.Turn == nil && (v.Before != nil || v.Beside != nil) {
 			return // the row has the other client do something else
 		}
+
 		third := s.Server.Client(s.T, usually...)
 		var holders holders
 		var callers sync.WaitGroup
+
 		for i, client := range []*protocol.Client{s.Client, s.Other(), third} {
 			other := *s
 			other.Client = client
@@ -44,13 +46,16 @@ func (sc *scene) together(t *testing.T) {
 				}
 			})
 		}
+
 		for n := 0; n < 3*rounds && v.Beside != nil; n++ {
 			if n < 2*rounds { // the others come all at once
 				time.Sleep(timeout / 40)
 			}
 			v.Beside(s.ctx)
 		}
+
 		callers.Wait()
+
 		text := fmt.Sprintf("at most %d at once", holders.most)
 		switch {
 		case s.ctx.Err() != nil, v.Turn != nil && holders.unfair > rounds-2:
@@ -58,6 +63,7 @@ func (sc *scene) together(t *testing.T) {
 		case holders.mixed:
 			text = "! " + text + "; an exclusive lease is not alone"
 		}
+
 		sc.note("three clients", "", text)
 	})
 }

@@ -243,9 +243,11 @@ func (p *Player) choose(parts []part, most int) (chosen []part) {
 	if p.everything() {
 		return parts
 	}
+
 	parts = slices.SortedFunc(slices.Values(parts), func(a, b part) int { return cmp.Compare(a.rank, b.rank) })
 	seen := make(map[string]bool)
 	var others []part
+
 	for _, part := range parts {
 		if seen[part.row.Name] {
 			others = append(others, part)
@@ -254,6 +256,7 @@ func (p *Player) choose(parts []part, most int) (chosen []part) {
 		seen[part.row.Name] = true
 		chosen = append(chosen, part)
 	}
+
 	switch {
 	case p.connect != "":
 		most = p.cells
@@ -262,8 +265,10 @@ func (p *Player) choose(parts []part, most int) (chosen []part) {
 	default:
 		chosen = append(chosen, others[:max(0, min(len(others), p.cells-len(chosen)))]...)
 	}
+
 	if most > 0 {
 		chosen = chosen[:min(most, len(chosen))]
 	}
+
 	return chosen
 }

@@ -87,6 +87,7 @@ func (k kind[M, H]) fencing(acquire func(M, context.Context) (H, error), multi f
 			}
 			return err
 		})(s)
+
 		ready := v.Before
 		v.Before = func() {
 			ready()
@@ -94,6 +95,7 @@ func (k kind[M, H]) fencing(acquire func(M, context.Context) (H, error), multi f
 				check(err)
 			}
 		}
+
 		v.Effect = func() int {
 			n := s.Count("^/written/")
 			if n != s.Versions("^/written$") && !s.gone.Load() {
@@ -101,6 +103,7 @@ func (k kind[M, H]) fencing(acquire func(M, context.Context) (H, error), multi f
 			}
 			return n
 		}
+
 		v.Loose = false
 		return v
 	}

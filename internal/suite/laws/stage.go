@@ -413,6 +413,7 @@ func (sc *scene) rehearse(t *testing.T) {
 	sc.ready(t, setting{}, func(s *Stage, v Verb, base int) {
 		before := s.Link.Packets()
 		var mu sync.Mutex // protects packets
+
 		var packets []packet
 		for step := 1; step <= most; step++ {
 			s.Link.Meet(step, func(operations []string) {
@@ -421,17 +422,21 @@ func (sc *scene) rehearse(t *testing.T) {
 				packets = append(packets, s.packet(step, operations))
 			})
 		}
+
 		began := time.Now()
 		o := s.do(v, s.ctx)
 		r.took = o.ended.Sub(began)
+
 		mu.Lock()
 		r.packets = slices.Clone(packets[:min(o.packets-before, most)])
 		mu.Unlock()
+
 		r.effect = v.Effect() - base
 		r.holds = o.held != nil && o.held.Hold != nil && v.Own != ""
 		r.about = v.About != nil
 		r.turns = v.Turn != nil
 		r.uses = o.held != nil && o.held.Hold != nil && v.Before != nil && v.Beside == nil && v.Own == ""
+
 		require.NotContains(s, s.judge(v, o, base, r), "!", "without a fault")
 		r.left = s.left()
 		sc.calm = &r
@@ -452,6 +457,7 @@ func (sc *scene) broken(name string, p packet, in setting, do fault, then func(s
 			time.Sleep(in.ready)
 			ctx, cancel := withCancel(s)
 			defer cancel()
+
 			var met atomic.Pointer[packet]
 			over := make(chan struct{})
 			stop := s.Link.Meet(p.step, func(operations []string) {
@@ -460,17 +466,21 @@ func (sc *scene) broken(name string, p packet, in setting, do fault, then func(s
 				met.Store(&p)
 				do(s, operations)
 			})
+
 			o := s.do(v, ctx)
 			s.Link.Fail(recipestest.OpAny, "", 0, 0)
 			s.Link.Delay(0)
+
 			if stop() {
 				o.back()
 				return
 			}
+
 			<-over // the packet may be of the background, so the call need not have waited for its fault
 			if came := met.Load(); came != nil {
 				p = *came
 			}
+
 			at, text := then(s, v, o, base, p)
 			if text == "" {
 				o.back()
