@@ -226,10 +226,7 @@ func (b *Bound) Confirm(ctx context.Context) (asked bool, err error) {
 // because other clients can remove the error's cause. For callers that wait, it calls op once. path
 // is for the log.
 func (b *Bound) Insist(ctx context.Context, path string, op func() error) error {
-	pause := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(time.Minute),
-		backoff.WithMaxElapsedTime(0))
+	var pauses pace.Pauses
 	for first := true; ; first = false {
 		err := op()
 		if err == nil || errors.Is(err, zk.ErrNoNode) || b.Work == nil || ctx.Err() != nil || b.Err() != nil {
@@ -241,8 +238,16 @@ func (b *Bound) Insist(ctx context.Context, path string, op func() error) error 
 		}
 
 		b.Work.GiveUp(err)
-		if failed := b.Pause(ctx, b.Done(), pause.NextBackOff(), err); failed != nil {
+		if failed := b.Pause(ctx, b.Done(), pauses.Default(insistent), err); failed != nil {
 			return err
 		}
 	}
+}
+
+// insistent returns the back-off of [Bound.Insist].
+func insistent() backoff.BackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(time.Minute),
+		backoff.WithMaxElapsedTime(0))
 }
