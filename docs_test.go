@@ -352,7 +352,7 @@ func declarations(t *testing.T) (packages map[string]map[string]bool, members ma
 	require.NoError(t, err)
 
 	packages, members = make(map[string]map[string]bool), make(map[string]bool)
-	aliases := make(map[string]string) // by what they stand for
+	aliases := make(map[string]string)                                            // by what they stand for
 	for line := range strings.Lines(list + "ensemble - recipestest/ensemble\n") { // which is a module of its own
 		fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
 		name, dir := fields[0], fields[2]
