@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -102,15 +103,21 @@ func TestPageForUsersIsShort(t *testing.T) {
 	require.Greater(t, len(names), 50)
 }
 
+// goList returns the name, the import path and the directory of each package of this module.
+var goList = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "list", "-f", "{{.Name}} {{.ImportPath}} {{.Dir}}", "./...").Output()
+	return string(out), err
+})
+
 // publicDirs returns the directories of the packages that users may import, by the path below the
 // module.
 func publicDirs(t *testing.T) map[string]string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.ImportPath}} {{.Dir}}", "./...").Output()
+	list, err := goList()
 	require.NoError(t, err)
 
 	dirs := make(map[string]string)
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(list) {
 		fields := strings.SplitN(strings.TrimSpace(line), " ", 3) // the directory may have spaces
 		_, path, ok := strings.Cut(fields[1], "zkrecipes/zkrecipes/")
 		if ok && fields[0] != "main" && !strings.Contains(fields[1]+"/", "/internal/") {

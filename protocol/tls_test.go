@@ -45,7 +45,7 @@ func TestTLSFilesAreReadAgainWhenTheyChange(t *testing.T) {
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.Load(), nil },
 	}})
 	require.NoError(t, err)
-	defer server.Close()
+	t.Cleanup(func() { server.Close() }) // after the client
 	dir := t.TempDir()
 	files := write(t, first, dir, 1)
 	files.ServerName = "localhost" // the connect string has an address
@@ -81,7 +81,7 @@ func TestServersAreVerifiedByTheirNamesInTheConnectString(t *testing.T) {
 	a := suite.NewAuthority(t)
 	server, err := embedded.Start(embedded.Config{TLS: serverConfig(t, a, "other.example")})
 	require.NoError(t, err)
-	defer server.Close()
+	t.Cleanup(func() { server.Close() }) // after the client
 	files := a.Files(t, t.TempDir(), "client")
 	_, port, err := net.SplitHostPort(server.ConnectString())
 	require.NoError(t, err)

@@ -84,8 +84,9 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string, clients []io.Clos
 	}
 	defer session.close()
 	began := time.Now()
+	whole, where := true, roots
 	for look := 1; ; look++ {
-		left, err := session.ephemerals(roots)
+		left, err := session.ephemerals(where)
 		if err == nil && look == 1 {
 			// A lingering lock gives its unused node back when a contender comes.
 			err = session.contend(left)
@@ -94,9 +95,20 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string, clients []io.Clos
 			report("recipestest: cannot look for leftover nodes: %v", err)
 			return false
 		}
-		if len(left) == 0 {
+		if len(left) == 0 && whole {
 			return true
 		}
+
+		// Until the nodes found are gone, look only at them, because a tree can be large.
+		if whole = len(left) == 0; whole {
+			where = roots
+			continue
+		}
+		where = make([]string, len(left))
+		for i, n := range left {
+			where[i] = n.path
+		}
+
 		// A node of the test's own sound client has less time.
 		stay := look >= soundLooks && time.Since(began) >= soundGrace &&
 			slices.ContainsFunc(left, func(n node) bool { return own[n.owner] })

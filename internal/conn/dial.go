@@ -98,6 +98,8 @@ const handshakeLimit = 3 * time.Second
 // dial connects to d's target. It blocks until the network has connected.
 func (d *dialler) dial(network, _ string, timeout time.Duration) (net.Conn, error) {
 	c := d.conn
+	zk.WithMaxBufferSize(firstBuffer)(c.zk) // or zk.Conn makes a buffer of 1.5 megabytes for each connection
+
 	// zk.Conn ends only over a connection, so a session that has ended gets a stub.
 	if last := c.life.Err() != nil; last || d.drains {
 		return c.stub(last), nil

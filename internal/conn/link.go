@@ -2,6 +2,7 @@ package conn
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -102,6 +103,10 @@ var lostReply = Reply{Code: zkwire.CodeConnectionLoss}
 // MaxFrame bounds a frame of a server, because zk.Conn allocates a whole frame before it reads it.
 // The longest answers are listings (a listing of five million contenders fits).
 const MaxFrame = 256 << 20
+
+// firstBuffer is how much room for answers zk.Conn makes for a new connection. It makes more when a
+// frame needs it, see nextFrame.
+const firstBuffer = 4096
 
 // newLink wraps c. The handshake may take this long.
 func newLink(owner *Conn, c net.Conn, timeout time.Duration) (_ *Link, err error) {
@@ -353,9 +358,13 @@ func (w *Link) nextFrame() error {
 	if err != nil {
 		return err
 	}
-	size, err := zkwire.PayloadSize(head, MaxFrame)
+	most := cmp.Or(w.conn.ensemble.Incoming, MaxFrame)
+	size, err := zkwire.PayloadSize(head, most)
 	if err != nil {
-		return fmt.Errorf("%w, of at most %d", err, MaxFrame)
+		return fmt.Errorf("%w, of at most %d", err, most)
+	}
+	if size > firstBuffer { // zk.Conn looks at this limit next, in this goroutine
+		zk.WithMaxBufferSize(most)(w.conn.zk)
 	}
 
 	if size < zkwire.ReplyBody-4 {

@@ -15,12 +15,12 @@ import (
 // Open begins to connect, and returns at once: wait for [Conn.Began]. Call it once.
 func (c *Conn) Open() (err error) {
 	d := &dialler{conn: c, route: newRoute(c.ensemble)}
-	c.zk, c.events, err = zk.Connect(c.ensemble.Servers, c.ensemble.Timeout,
+	_, c.events, err = zk.Connect(c.ensemble.Servers, c.ensemble.Timeout,
+		func(z *zk.Conn) { c.zk = z }, // before it dials
 		zk.WithDialer(d.dial),
 		zk.WithHostProvider(d),
 		zk.WithEventCallback(c.event),
 		zk.WithMaxConnBufferSize(4+c.ensemble.Limit),
-		zk.WithMaxBufferSize(c.ensemble.Incoming),
 		zk.WithLogger(logger{c}),
 		zk.WithLogInfo(false))
 	return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -129,6 +130,9 @@ func (g *Group) Wait() error {
 // about to end get time for that (on a busy machine, closed connections linger).
 func Main(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // tests break things on purpose
+	// zk.Conn makes megabytes for each session, which were collected after every other one.
+	debug.SetGCPercent(800)
+	debug.SetMemoryLimit(512 << 20)
 	status := m.Run()
 	if status == 0 {
 		var left error

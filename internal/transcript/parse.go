@@ -147,7 +147,7 @@ func (p *parser) field(r *request, name string) {
 
 // opNamed returns the operation of this name.
 func opNamed(name string) zkwire.Op {
-	for op := zkwire.Op(-1000); op < 1000; op++ {
+	for op := zkwire.Op(-20); op < 200; op++ {
 		if op.String() == name {
 			return op
 		}

@@ -262,12 +262,13 @@ func TestClientThatDefersTooMuchIsCutOff(t *testing.T) {
 		c := connect(t, f, hello{})
 		f.Lag(time.Hour)
 		c.nc.SetDeadline(time.Time{})
+		read := packet{}.string(string(make([]byte, 200_000))).bool(false)
 		var err error
 		for sent := 0; err == nil; sent++ {
 			require.Less(t, sent, 200)
 			err = c.send(zkwire.OpSetData, packet{}.string("/zookeeper").buffer(nil).int32(-1))
 			if err == nil {
-				err = c.send(zkwire.OpGetData, packet{}.string(string(make([]byte, 200_000))).bool(false))
+				err = c.send(zkwire.OpGetData, read)
 			}
 		}
 		requireAlive(t, s)

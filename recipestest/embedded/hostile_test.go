@@ -164,6 +164,9 @@ func TestListsOfIdentitiesAreBounded(t *testing.T) {
 }
 
 func TestAnswersToMultiReadAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes hundreds of megabytes")
+	}
 	t.Parallel()
 	s := start(t, embedded.Config{InMemory: true})
 	c := connect(t, s, hello{})

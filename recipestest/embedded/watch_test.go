@@ -62,8 +62,9 @@ func TestClientTooSlowForItsEventsIsCutOffAndBlocksNoOthers(t *testing.T) {
 
 			path := "/" + strings.Repeat("x", 500_000)
 			c.must(t, zkwire.OpCreate, packet{}.create(path, nil, 0))
+			request := packet{}.string(path).buffer(nil).int32(-1)
 			for range 60 { // 30 MB of events
-				c.must(t, zkwire.OpSetData, packet{}.string(path).buffer(nil).int32(-1))
+				c.must(t, zkwire.OpSetData, request)
 			}
 
 			require.NoError(t, slow.nc.SetDeadline(time.Now().Add(waitLimit)))

@@ -72,7 +72,7 @@ func (w *wireClient) read() (*answer, error) {
 // send sends a request without waiting for its answer.
 func (w *wireClient) send(op zkwire.Op, body []byte) error {
 	w.xid++
-	_, err := w.nc.Write(frame(append(packet{}.int32(w.xid).op(op), body...)))
+	_, err := w.nc.Write(append(packet{}.int32(int32(8+len(body))).int32(w.xid).op(op), body...))
 	return err
 }
 

@@ -1,17 +1,12 @@
 package laws
 
 import (
-	"os"
-	"runtime/debug"
 	"testing"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
-// A cell's connections take megabytes, for some milliseconds. Collecting them after each cell was a
-// fifth of the time.
-func TestMain(m *testing.M) {
-	debug.SetGCPercent(800)
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { suite.Main(m) }
 
 var virtual = Virtual()
 
