@@ -345,11 +345,11 @@ func (p *producer) deliver(sent []*offer, done result) {
 		n += o.numbers()
 		all += len(o.items)
 		keyed = keyed || o.key != ""
-		if done.answers == nil {
+		if done == nil {
 			continue
 		}
 
-		for _, a := range done.answers[o.at:][:len(o.items)] {
+		for _, a := range done[o.at:][:len(o.items)] {
 			o.ids = append(o.ids, o.id(a.String))
 		}
 
@@ -362,9 +362,9 @@ func (p *producer) deliver(sent []*offer, done result) {
 	p.offers.Answer(nil, sent...)
 
 	p.bound.appended(n)
-	if done.answers == nil {
+	if done == nil {
 		p.next += int64(n)
 	} else if keyed {
-		p.keys.roll(done.answers[len(done.answers)-1].Stat.Mtime)
+		p.keys.roll(done[len(done)-1].Stat.Mtime)
 	}
 }
