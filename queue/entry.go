@@ -278,49 +278,37 @@ func (p *place) arrival(s *recipe.Session, data []byte, m move) []any {
 // same transaction deletes it. (A deletion by itself could hit the record of another client that
 // has just moved the entry.)
 func (p *place) relocate(ctx context.Context, s *recipe.Session, from *place, r *reading, m move) error {
-	for sweep := false; ; {
+	var sweep []any // deletes the record in the way
+	for {
 		if m.record.Node == "" || m.tail {
 			if err := p.numbered(ctx, s); err != nil {
 				return err
 			}
 		}
 
-		ops := p.arrival(s, r.data, m)
-		if sweep {
-			ops = slices.Insert(ops, 0, any(p.deletion(s, returnedPath(m.record.ID), 0)))
-		}
-
-		failed, err := from.end(ctx, s, r, ops...)
-		// The record in the way is gone.
-		if sweep && failed == 0 && errors.Is(err, zk.ErrNoNode) {
-			sweep = false
-			continue
-		} else if sweep {
-			failed--
-		}
-
+		failed, err := from.end(ctx, s, r, slices.Concat(sweep, p.arrival(s, r.data, m))...)
 		switch missing := errors.Is(err, zk.ErrNoNode); {
 		case err == nil, failed < 0, !missing && !errors.Is(err, zk.ErrNodeExists):
 			return err
-		case missing && m.due != 0:
-			err = p.ensure(ctx, s, bucketOf(m.due))
+		// The record in the way is gone.
+		case failed < len(sweep):
+			sweep = nil
 		case missing:
-			err = p.ensure(ctx, s, returnedNode)
+			dir := returnedNode
+			if m.due != 0 {
+				dir = bucketOf(m.due)
+			}
+			if err := p.ensure(ctx, s, dir); err != nil {
+				return err
+			}
 		// Another entry is due in the same millisecond.
 		case m.due != 0:
 			m.due++
-			continue
 		// The record has lost its entry, or a container has begun its numbers again.
-		case failed == 0:
-			sweep = true
-			continue
+		case failed == len(sweep):
+			sweep = []any{p.deletion(s, returnedPath(m.record.ID), 0)}
 		default:
 			m.tail = true
-			continue
-		}
-
-		if err != nil {
-			return err
 		}
 	}
 }
