@@ -44,7 +44,7 @@ func (o *offer) numbers() int {
 // id returns the ID of an entry, given the path of its node.
 func (o *offer) id(node string) string {
 	if o.due != 0 {
-		_, id, _ := layout.ParseDelayed(path.Base(node))
+		_, id, _ := layout.ParseBeside(path.Base(node))
 		return id
 	}
 	return path.Base(node)

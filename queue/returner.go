@@ -145,7 +145,7 @@ func (r *returner) search(life context.Context) (entries []found, dirs []string,
 		if err != nil {
 			return nil, nil, err
 		}
-		entries, dirs = append(entries, heldIn(owner, held)...), append(dirs, dir)
+		entries, dirs = append(entries, besideIn(dir, held)...), append(dirs, dir)
 	}
 
 	buckets, err := r.list(life, delayedNode)
@@ -169,7 +169,7 @@ func (r *returner) search(life context.Context) (entries []found, dirs []string,
 			dirs = append(dirs, dir)
 		}
 
-		for _, f := range delayedIn(bucket, delayed) {
+		for _, f := range besideIn(dir, delayed) {
 			if due := time.UnixMilli(f.due); !due.After(now) {
 				entries = append(entries, f)
 			} else {
