@@ -352,7 +352,7 @@ func After(d time.Duration) NackOption {
 		if d < 0 {
 			return fmt.Errorf("a delay of %v is negative", d)
 		}
-		n.due = dueAfter(time.Now(), d)
+		n.due = dueAfter(d)
 		return nil
 	}
 }
