@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,53 +11,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
-
-// accepts returns an error unless dead can have dead letters of q.
-func (q *Queue) accepts(dead *Queue) error {
-	switch {
-	case dead == nil:
-		return errors.New("the dead-letter queue is nil")
-	case dead.path == q.path:
-		return errors.New("a queue cannot be its own dead-letter queue")
-	}
-	if err := dead.recipe.Validate(nil); err != nil {
-		return fmt.Errorf("dead letters at %q: %w", dead.path, err)
-	}
-	return nil
-}
-
-// toDeadLetters moves the entry to the dead letters.
-func (it *Item) toDeadLetters(life context.Context, work *recipe.Session, record layout.Record) error {
-	letter := layout.Record{
-		ID: layout.DeadID(it.claim.unique()), Since: record.Since, Reason: record.Reason,
-		Origin: &layout.Origin{Queue: it.queue.path, ID: record.ID, Attempts: record.Attempts},
-	}
-	return it.under.putBack(life, work, it.claim, &it.queue.deadLetters.place, move{record: letter, tail: true})
-}
-
-// toDeadLettersLate moves an entry that was reserved once too often to the dead letters. If they
-// refuse it, the entry is given back and set aside.
-func (it *Item) toDeadLettersLate(life context.Context, work *recipe.Session) error {
-	u, record := it.under, it.claim.before()
-	record.Reason = cmp.Or(record.Reason, "not acknowledged by its last consumer")
-	err := it.toDeadLetters(life, work, record)
-	switch {
-	case err == nil:
-		it.report(life, protocol.EventDeadLettered, nil)
-	case err == errGone:
-	case u.session.Err() != nil:
-		return u.session.Err()
-	default:
-		// Unless it is set aside, the entry would be reserved and refused again and again.
-		if !errors.Is(err, protocol.ErrUncertain) {
-			u.setAside(record.Node, fmt.Errorf("move to the dead letters at %s: %w", it.queue.deadLetters.path, err))
-		}
-
-		u.letGo(it.claim)
-	}
-
-	return nil
-}
 
 // Redrive moves up to max dead letters of this queue from dead (see [WithDeadLetter]) back to this
 // queue, oldest first. They go to the tail and keep their data, age, former ID and reason. Their

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -249,6 +250,39 @@ func (it *Item) report(ctx context.Context, kind protocol.EventKind, failure err
 // lastAttempt reports whether the item becomes a dead letter unless it is acknowledged.
 func (it *Item) lastAttempt() bool {
 	return it.queue.deadLetters != nil && it.Attempt() >= it.queue.attempts
+}
+
+// toDeadLetters moves the entry to the dead letters.
+func (it *Item) toDeadLetters(life context.Context, work *recipe.Session, record layout.Record) error {
+	letter := layout.Record{
+		ID: layout.DeadID(it.claim.unique()), Since: record.Since, Reason: record.Reason,
+		Origin: &layout.Origin{Queue: it.queue.path, ID: record.ID, Attempts: record.Attempts},
+	}
+	return it.under.putBack(life, work, it.claim, &it.queue.deadLetters.place, move{record: letter, tail: true})
+}
+
+// toDeadLettersLate moves an entry that was reserved once too often to the dead letters. If they
+// refuse it, the entry is given back and set aside.
+func (it *Item) toDeadLettersLate(life context.Context, work *recipe.Session) error {
+	u, record := it.under, it.claim.before()
+	record.Reason = cmp.Or(record.Reason, "not acknowledged by its last consumer")
+	err := it.toDeadLetters(life, work, record)
+	switch {
+	case err == nil:
+		it.report(life, protocol.EventDeadLettered, nil)
+	case err == errGone:
+	case u.session.Err() != nil:
+		return u.session.Err()
+	default:
+		// Unless it is set aside, the entry would be reserved and refused again and again.
+		if !errors.Is(err, protocol.ErrUncertain) {
+			u.setAside(record.Node, fmt.Errorf("move to the dead letters at %s: %w", it.queue.deadLetters.path, err))
+		}
+
+		u.letGo(it.claim)
+	}
+
+	return nil
 }
 
 // Reserve reserves the first entry that is not reserved. It blocks until there is such an entry. If

@@ -58,6 +58,20 @@ func WithDeadLetter(dead *Queue, attempts int) Option {
 	}
 }
 
+// accepts returns an error unless dead can have dead letters of q.
+func (q *Queue) accepts(dead *Queue) error {
+	switch {
+	case dead == nil:
+		return errors.New("the dead-letter queue is nil")
+	case dead.path == q.path:
+		return errors.New("a queue cannot be its own dead-letter queue")
+	}
+	if err := dead.recipe.Validate(nil); err != nil {
+		return fmt.Errorf("dead letters at %q: %w", dead.path, err)
+	}
+	return nil
+}
+
 // WithPriorities orders entries by priority, then by age. It uses kazoo's layout: nodes are called
 // entry-<priority>-<sequence>. All entries get priority 100 unless they are offered by
 // [Queue.OfferPriority]. A new entry can be overtaken by entries of worse priority for a tenth of a
