@@ -340,24 +340,19 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 	held.claims.Add(int64(n))
 	var token int64
 	lost := false // an answer
-	done, err := recipe.DoOnce(life, c.session, func(conn *zk.Conn) (result, error) {
-		answers, err := recipe.Multi(conn, ops...)
-		if err == nil {
-			token = answers[1].Stat.Mzxid
-		}
-
-		return result{answers}, err
-	}, func(ctx context.Context) (result, bool, error) {
+	done, err := transact(life, c.session, func() []any { return ops }, func() {}, func(ctx context.Context) (bool, error) {
 		lost = true
 		stat, err := c.session.Exists(ctx, c.path+claims[0].node)
-		if err != nil || stat == nil {
-			return result{}, false, err
+		if stat != nil {
+			token = stat.Czxid
 		}
-
-		token = stat.Czxid
-		return result{}, true, nil
+		// If the claim can't be seen, the next attempt meets it, and it goes back.
+		return stat != nil, ignore(err, zk.ErrNoAuth)
 	})
 	if err == nil {
+		if done != nil {
+			token = done[1].Stat.Mzxid
+		}
 		for _, cl := range claims {
 			cl.stat.Czxid = token
 		}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,12 +180,7 @@ type workforce struct {
 func (w *workforce) end(err error, panicked *PanicError) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil {
-		w.err = err
-	}
-	if w.panicked == nil {
-		w.panicked = panicked
-	}
+	w.err, w.panicked = cmp.Or(w.err, err), cmp.Or(w.panicked, panicked)
 	w.stop()
 }
 
@@ -200,8 +196,7 @@ func (w *workforce) work() {
 		// The item came too late, and fn has not seen it.
 		if w.run.Err() != nil {
 			w.unfinished(it)
-			w.end(w.queue.recipe.Wrap(orderly(w.ctx, w.run.Err())), nil)
-			return
+			continue
 		}
 
 		w.serve(it)

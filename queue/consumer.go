@@ -65,20 +65,6 @@ func newConsumer(s *site) *consumer {
 	return c
 }
 
-// unsure wraps err in an UncertainError: entries may have been removed.
-func unsure(claims []*claim, err error) error {
-	u := &UncertainError{Err: err}
-	for _, cl := range claims {
-		u.IDs, u.Data = append(u.IDs, cl.record.ID), append(u.Data, cl.data)
-	}
-	return u
-}
-
-// ask blocks until r has claims or an error.
-func (c *consumer) ask(ctx context.Context, r *removal) (*removal, error) {
-	return r, c.requests.Do(ctx, r)
-}
-
 // serve gives entries to the pending requests again and again. While the queue is empty, it waits.
 func (c *consumer) serve(life context.Context) {
 	defer c.spot.leave()

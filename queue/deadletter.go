@@ -12,44 +12,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
-// toDeadLetters moves a claimed entry to the dead letters.
-func (q *Queue) toDeadLetters(life context.Context, work *recipe.Session, u *under, c *claim, record layout.Record) error {
-	letter := layout.Record{
-		ID: layout.DeadID(c.unique()), Since: record.Since, Reason: record.Reason,
-		Origin: &layout.Origin{Queue: q.path, ID: record.ID, Attempts: record.Attempts},
-	}
-	return u.putBack(life, work, c, &q.deadLetters.place, move{record: letter, tail: true})
-}
-
-// toDeadLettersLate moves an entry that was reserved once too often to the dead letters. If they
-// refuse it, the entry is given back and set aside.
-func (q *Queue) toDeadLettersLate(life context.Context, work *recipe.Session, u *under, c *claim) error {
-	record := c.before()
-	if record.Reason == "" {
-		record.Reason = "not acknowledged by its last consumer"
-	}
-
-	err := q.toDeadLetters(life, work, u, c, record)
-	switch {
-	case err == nil:
-		q.recipe.Report(protocol.Event{
-			Kind: protocol.EventDeadLettered, Session: u.session.ID(), Token: c.stat.Czxid, Count: 1,
-		})
-	case err == errGone:
-	case u.session.Err() != nil:
-		return u.session.Err()
-	default:
-		// Unless it is set aside, the entry would be reserved and refused again and again.
-		if !errors.Is(err, protocol.ErrUncertain) {
-			u.setAside(c.record.Node, fmt.Errorf("move to the dead letters at %s: %w", q.deadLetters.path, err))
-		}
-
-		u.letGo(c)
-	}
-
-	return nil
-}
-
 // Redrive moves up to max dead letters of this queue from dead (see [WithDeadLetter]) back to this
 // queue, oldest first. They go to the tail and keep their data, age, former ID and reason. Their
 // attempts begin again. Each letter moves in its own transaction, so no letter is lost or doubled
@@ -65,19 +27,10 @@ func (q *Queue) Redrive(ctx context.Context, dead *Queue, max int) (moved int, e
 		return 0, err
 	}
 
-	switch {
-	case dead == nil:
-		err = errors.New("the dead-letter queue is nil")
-	case dead.path == q.path:
-		err = errors.New("a queue cannot be its own dead-letter queue")
-	case max < 1:
+	err = q.accepts(dead)
+	if max < 1 {
 		err = fmt.Errorf("Redrive needs a max of at least 1, got %d", max)
 	}
-
-	if err == nil {
-		err = dead.recipe.Validate(nil)
-	}
-
 	if err != nil {
 		return 0, q.recipe.Wrap(err)
 	}
@@ -101,30 +54,22 @@ func (q *Queue) Redrive(ctx context.Context, dead *Queue, max int) (moved int, e
 		}
 
 		children, _, err := dead.children(ctx, s, "")
-		if err != nil {
-			return struct{}{}, err
-		}
-
 		for _, e := range dead.entries(children) {
-			if moved >= max {
+			if moved >= max || err != nil {
 				break
 			}
 
-			done, err := q.redrive(ctx, s, dead, e)
-			if errors.Is(err, protocol.ErrUncertain) {
-				open = e.ID
-			}
-
-			if err != nil {
-				return struct{}{}, err
-			}
-
-			if done {
+			var done bool
+			done, err = q.redrive(ctx, s, dead, e)
+			switch {
+			case done:
 				moved++
+			case errors.Is(err, protocol.ErrUncertain):
+				open = e.ID
 			}
 		}
 
-		return struct{}{}, nil
+		return struct{}{}, err
 	})
 
 	return moved, err

@@ -94,6 +94,6 @@
 // If a quota is full, Take, Poll, PollN, Remove and Ack still remove entries (one a call). Reserve
 // returns [protocol.ErrQuotaExceeded]. So does Nack (it goes on trying).
 //
-// If a back-off stops ([protocol.WithBackOff]) while an outcome is unknown, an offer or a removal
-// returns an [UncertainError]. Acknowledgements go on in the background.
+// If a back-off stops ([protocol.WithBackOff]) while an outcome is unknown, a taker returns an
+// [UncertainError]. Acknowledgements go on in the background, and offers until ctx ends.
 package queue

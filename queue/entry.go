@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -41,28 +42,18 @@ func (p *place) entries(children []string) []found {
 }
 
 func inOrder(a, b found) int {
-	if a.Priority != b.Priority {
-		return cmp.Compare(a.Priority, b.Priority)
-	}
-	return cmp.Compare(a.Sequence-b.Sequence, 0)
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Sequence-b.Sequence, 0))
 }
 
-// heldIn and delayedIn return the entries among the children of a directory of reserved or delayed
-// entries. The names of their nodes contain their IDs.
-
-func heldIn(owner string, children []string) (all []found) {
+// besideIn returns the entries among the children of a directory of reserved or delayed entries. The
+// names of their nodes contain their IDs.
+func besideIn(dir string, children []string) (all []found) {
+	owner, held := strings.CutPrefix(dir, heldNode+"/")
 	for _, child := range children {
-		if id, ok := layout.ParseHeld(child); ok {
-			all = append(all, found{Entry: withID(id), node: heldNode + "/" + owner + "/" + child, owner: owner})
-		}
-	}
-	return all
-}
-
-func delayedIn(bucket string, children []string) (all []found) {
-	for _, child := range children {
-		if due, id, ok := layout.ParseDelayed(child); ok {
-			all = append(all, found{Entry: withID(id), node: delayedNode + "/" + bucket + "/" + child, due: due})
+		if number, id, ok := layout.ParseBeside(child); ok && held {
+			all = append(all, found{Entry: withID(id), node: dir + "/" + child, owner: owner})
+		} else if ok {
+			all = append(all, found{Entry: withID(id), node: dir + "/" + child, due: number})
 		}
 	}
 	return all
@@ -158,32 +149,26 @@ func (p *place) isGone(ctx context.Context, s *recipe.Session, r *reading) (bool
 	return err == nil && (stat == nil || r.stat.Czxid != 0 && stat.Czxid != r.stat.Czxid), err
 }
 
-// A snapshot lists the reserved and the delayed entries, with the state of their directories.
-type snapshot struct {
-	entries []found
-	state   []zk.Stat
-}
-
-func (p *place) snapshot(ctx context.Context, s *recipe.Session) (shot snapshot, err error) {
+// snapshot returns the reserved and the delayed entries, with the state of their directories.
+func (p *place) snapshot(ctx context.Context, s *recipe.Session) (entries []found, state []zk.Stat, err error) {
 	list := func(node string) []string {
 		names, stat, failed := p.children(ctx, s, node)
 		if err = cmp.Or(err, failed); stat != nil {
-			shot.state = append(shot.state, zk.Stat{Czxid: stat.Czxid, Cversion: stat.Cversion})
+			state = append(state, zk.Stat{Czxid: stat.Czxid, Cversion: stat.Cversion})
 		}
 
 		slices.Sort(names)
 		return names
 	}
 
-	for _, owner := range list(heldNode) {
-		shot.entries = append(shot.entries, heldIn(owner, list(heldNode+"/"+owner))...)
+	for _, node := range []string{heldNode, delayedNode} {
+		for _, name := range list(node) {
+			dir := node + "/" + name
+			entries = append(entries, besideIn(dir, list(dir))...)
+		}
 	}
 
-	for _, bucket := range list(delayedNode) {
-		shot.entries = append(shot.entries, delayedIn(bucket, list(delayedNode+"/"+bucket))...)
-	}
-
-	return shot, err
+	return entries, state, err
 }
 
 // snapshots is how often list tries to find a moment without moves.
@@ -197,7 +182,7 @@ func (p *place) list(ctx context.Context, s *recipe.Session) (all []found, stead
 		return nil, false, err
 	}
 
-	before, err := p.snapshot(ctx, s)
+	beside, before, err := p.snapshot(ctx, s)
 	if err != nil {
 		return nil, false, err
 	}
@@ -208,14 +193,14 @@ func (p *place) list(ctx context.Context, s *recipe.Session) (all []found, stead
 			return nil, false, err
 		}
 
-		after, err := p.snapshot(ctx, s)
+		now, after, err := p.snapshot(ctx, s)
 		if err != nil {
 			return nil, false, err
 		}
 
-		all = slices.Concat(before.entries, after.entries, p.entries(children))
+		all = slices.Concat(beside, now, p.entries(children))
 		// The queue was listed between two equal snapshots, so no entry has moved meanwhile.
-		steady, before = slices.Equal(before.state, after.state), after
+		steady, beside, before = slices.Equal(before, after), now, after
 	}
 
 	slices.SortStableFunc(all, inOrder)
@@ -278,49 +263,37 @@ func (p *place) arrival(s *recipe.Session, data []byte, m move) []any {
 // same transaction deletes it. (A deletion by itself could hit the record of another client that
 // has just moved the entry.)
 func (p *place) relocate(ctx context.Context, s *recipe.Session, from *place, r *reading, m move) error {
-	for sweep := false; ; {
+	var sweep []any // deletes the record in the way
+	for {
 		if m.record.Node == "" || m.tail {
 			if err := p.numbered(ctx, s); err != nil {
 				return err
 			}
 		}
 
-		ops := p.arrival(s, r.data, m)
-		if sweep {
-			ops = slices.Insert(ops, 0, any(p.deletion(s, returnedPath(m.record.ID), 0)))
-		}
-
-		failed, err := from.end(ctx, s, r, ops...)
-		// The record in the way is gone.
-		if sweep && failed == 0 && errors.Is(err, zk.ErrNoNode) {
-			sweep = false
-			continue
-		} else if sweep {
-			failed--
-		}
-
+		failed, err := from.end(ctx, s, r, slices.Concat(sweep, p.arrival(s, r.data, m))...)
 		switch missing := errors.Is(err, zk.ErrNoNode); {
 		case err == nil, failed < 0, !missing && !errors.Is(err, zk.ErrNodeExists):
 			return err
-		case missing && m.due != 0:
-			err = p.ensure(ctx, s, bucketOf(m.due))
+		// The record in the way is gone.
+		case failed < len(sweep):
+			sweep = nil
 		case missing:
-			err = p.ensure(ctx, s, returnedNode)
+			dir := returnedNode
+			if m.due != 0 {
+				dir = bucketOf(m.due)
+			}
+			if err := p.ensure(ctx, s, dir); err != nil {
+				return err
+			}
 		// Another entry is due in the same millisecond.
 		case m.due != 0:
 			m.due++
-			continue
 		// The record has lost its entry, or a container has begun its numbers again.
-		case failed == 0:
-			sweep = true
-			continue
+		case failed == len(sweep):
+			sweep = []any{p.deletion(s, returnedPath(m.record.ID), 0)}
 		default:
 			m.tail = true
-			continue
-		}
-
-		if err != nil {
-			return err
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
@@ -23,7 +22,7 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 
 	c.check()
 	for listed, asked := false, false; ; {
-		block := append(c.begun, c.begin(c.window.take(n-len(c.begun)))...)
+		block := append(c.begun, c.begin(life, c.window.take(n-len(c.begun)))...)
 		c.begun = block[min(n, len(block)):]
 		block = block[:len(block)-len(c.begun)]
 		if len(block) == 0 {
@@ -51,7 +50,7 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 
 		// If nobody competes, the next entries will still be there, so we read them ahead.
 		if c.window.distance == 0 {
-			c.begun = append(c.begun, c.begin(c.window.take(len(block)-len(c.begun)))...)
+			c.begun = append(c.begun, c.begin(life, c.window.take(len(block)-len(c.begun)))...)
 		}
 
 		if len(entries) > 0 {
@@ -69,32 +68,29 @@ type readAhead struct {
 }
 
 // begin begins to read entries.
-func (c *consumer) begin(block []found) []*readAhead {
-	all := make([]*readAhead, len(block))
-	for i, f := range block {
+func (c *consumer) begin(life context.Context, block []found) (all []*readAhead) {
+	for _, f := range block {
 		r := &readAhead{found: f, done: make(chan struct{})}
-		all[i] = r
-		started := c.session.Go(func(life context.Context, work *recipe.Session) {
+		read := func(life context.Context, work *recipe.Session) {
 			defer close(r.done)
 			r.reading, r.err = c.read(life, work, f)
-		})
-
-		if !started {
-			r.err = protocol.ErrClosed
-			close(r.done)
 		}
+		if !c.session.Go(read) {
+			read(life, c.session)
+		}
+		all = append(all, r)
 	}
-
 	return all
 }
 
 // keep puts entries that were read (but for which a transaction had no room) before all that are
 // read ahead.
 func (c *consumer) keep(entries []*reading) {
-	kept := make([]*readAhead, len(entries), len(entries)+len(c.begun))
-	for i, r := range entries {
-		kept[i] = &readAhead{found: r.found, done: make(chan struct{}), reading: r}
-		close(kept[i].done)
+	done := make(chan struct{})
+	close(done)
+	var kept []*readAhead
+	for _, r := range entries {
+		kept = append(kept, &readAhead{r.found, done, r, nil})
 	}
 	c.begun = append(kept, c.begun...)
 }
@@ -152,7 +148,7 @@ func (c *consumer) lookCloser(life context.Context) error {
 	if err := c.session.Sync(life, c.path); err != nil {
 		return err
 	}
-	if err := c.returner.look(life, c.session); err != nil {
+	if err := c.returner.look(life); err != nil {
 		return err
 	}
 	distance := c.window.distance
@@ -170,10 +166,7 @@ func (c *consumer) takeOver(children []string, took time.Duration) {
 	}
 
 	c.begun = nil
-	c.window.fill(c.entries(children), took, func(f found) bool {
-		return c.aside[f.Node] != nil
-	})
-
+	c.window.fill(slices.DeleteFunc(c.entries(children), func(f found) bool { return c.aside[f.Node] != nil }), took)
 	if len(c.aside) > 0 {
 		c.window.next = c.asideUntil
 	}
@@ -230,10 +223,10 @@ const (
 )
 
 // fill makes a listing the window (without entries that are set aside).
-func (w *window) fill(entries []found, took time.Duration, aside func(found) bool) {
+func (w *window) fill(entries []found, took time.Duration) {
 	now := time.Now()
-	w.listed, w.took, w.begins, w.skipped, w.next = now, took, true, false, time.Time{}
-	w.entries = slices.DeleteFunc(entries, aside)
+	w.entries, w.listed, w.took = entries, now, took
+	w.begins, w.skipped, w.next = true, false, time.Time{}
 	// The others have become slow, so we come forward.
 	if now.Sub(w.unlucky) > max(freshFor, 10*took) {
 		w.distance /= 4

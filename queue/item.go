@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,10 +137,6 @@ func (it *Item) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, erro
 	return it.grant.Multi(ctx, ops...)
 }
 
-func (it *Item) gone() error {
-	return fmt.Errorf("%w: %w: %s is not reserved by this item any more", protocol.ErrLost, protocol.ErrNodeDeleted, it.ID())
-}
-
 // Nack gives the item back. Without options it returns to its place in the queue. [After] delays it
 // and [AtTail] moves it. If this was the last attempt that [WithDeadLetter] allows, the item goes
 // to the dead letters instead. Nack blocks and returns errors as [Item.Ack] does. After Nack, Ack
@@ -201,34 +198,32 @@ func (it *Item) carryOut(life context.Context, work *recipe.Session) error {
 	it.mu.Unlock()
 
 	u, c := it.under, it.claim
-	last := d == refused && it.lastAttempt()
 	// The reason is cut, because offers leave room for a record of limited size.
 	failed := c.record.WithReason(n.reason, layout.ReasonLength(work.RequestLimit()))
+	kind := protocol.EventReturned
 	var err error
 	switch {
 	case d == acknowledged:
+		kind = protocol.EventAcknowledged
 		err = u.settle(life, work, []*claim{c}, ops...)
 		if i := refusedAt(err); i > 0 {
 			err = &refusedOperation{fmt.Errorf("operation %d of %d, %T: %w", i, len(ops), ops[i-1], err)}
 		}
 	case d == unused:
 		err = u.putBack(life, work, c, &u.place, move{record: c.before()})
-	case last:
-		err = it.queue.toDeadLetters(life, work, u, c, failed)
+	case it.lastAttempt():
+		kind = protocol.EventDeadLettered
+		err = it.toDeadLetters(life, work, failed)
 	default:
 		err = u.putBack(life, work, c, &u.place, move{record: failed, tail: n.tail, due: n.due})
 	}
 
 	switch {
-	case err == nil && last:
-		it.report(life, protocol.EventDeadLettered, n.cause)
-	case err == nil && d == refused:
-		it.report(life, protocol.EventReturned, n.cause)
-	case err == nil && d == acknowledged:
-		it.report(life, protocol.EventAcknowledged, nil)
+	case err == nil && d == unused:
 	case err == nil:
+		it.report(life, kind, n.cause)
 	case err == errGone:
-		err = it.gone()
+		err = fmt.Errorf("%w: %w: %s is not reserved by this item any more", protocol.ErrLost, protocol.ErrNodeDeleted, it.ID())
 	case u.session.Err() == nil:
 		if d == acknowledged {
 			failed = c.record.WithReason(err.Error(), layout.ReasonLength(work.RequestLimit()))
@@ -257,6 +252,39 @@ func (it *Item) lastAttempt() bool {
 	return it.queue.deadLetters != nil && it.Attempt() >= it.queue.attempts
 }
 
+// toDeadLetters moves the entry to the dead letters.
+func (it *Item) toDeadLetters(life context.Context, work *recipe.Session, record layout.Record) error {
+	letter := layout.Record{
+		ID: layout.DeadID(it.claim.unique()), Since: record.Since, Reason: record.Reason,
+		Origin: &layout.Origin{Queue: it.queue.path, ID: record.ID, Attempts: record.Attempts},
+	}
+	return it.under.putBack(life, work, it.claim, &it.queue.deadLetters.place, move{record: letter, tail: true})
+}
+
+// toDeadLettersLate moves an entry that was reserved once too often to the dead letters. If they
+// refuse it, the entry is given back and set aside.
+func (it *Item) toDeadLettersLate(life context.Context, work *recipe.Session) error {
+	u, record := it.under, it.claim.before()
+	record.Reason = cmp.Or(record.Reason, "not acknowledged by its last consumer")
+	err := it.toDeadLetters(life, work, record)
+	switch {
+	case err == nil:
+		it.report(life, protocol.EventDeadLettered, nil)
+	case err == errGone:
+	case u.session.Err() != nil:
+		return u.session.Err()
+	default:
+		// Unless it is set aside, the entry would be reserved and refused again and again.
+		if !errors.Is(err, protocol.ErrUncertain) {
+			u.setAside(record.Node, fmt.Errorf("move to the dead letters at %s: %w", it.queue.deadLetters.path, err))
+		}
+
+		u.letGo(it.claim)
+	}
+
+	return nil
+}
+
 // Reserve reserves the first entry that is not reserved. It blocks until there is such an entry. If
 // a session is lost, it goes on waiting in the next session. You must acknowledge the item, or it
 // comes back (at once with [Item.Nack], or when the session ends).
@@ -279,53 +307,43 @@ func (q *Queue) reserve(ctx context.Context, wait bool) (it *Item, err error) {
 		return nil, err
 	}
 
-	var u *under
+	var in *recipe.Session
 	began := time.Now()
 	q.reserves.Waiting(ctx)
-	defer func() {
-		var s *recipe.Session
-		if u != nil {
-			s = u.of
-		}
+	it, err = across(ctx, q, func(u *under) (*Item, error) {
+		in = u.of
+		for {
+			r := &removal{max: 1, wait: wait, reserve: true}
+			if err := u.requests.Do(ctx, r); err != nil {
+				return nil, err
+			}
 
-		var token int64
-		if it != nil {
-			token = it.Token()
+			// If the entry has become a dead letter, we need another entry.
+			if it, err := q.itemFor(ctx, u, r.claims[0]); it != nil || err != nil {
+				return it, err
+			}
 		}
+	})
 
-		q.reserves.Waited(ctx, began, s, token, err)
-	}()
-
-	for {
-		r, err := across(ctx, q, func(current *under) (*removal, error) {
-			u = current
-			return u.ask(ctx, &removal{max: 1, wait: wait, reserve: true})
-		})
-		if err != nil {
-			return nil, err
-		}
-
-		it, err := q.itemFor(ctx, u, r.claims[0])
-		switch {
-		// The entry has become a dead letter, so we need another entry.
-		case err == nil && it == nil:
-		case err != nil && ctx.Err() == nil && u.session.Err() != nil:
-		default:
-			return it, q.recipe.Wrap(err)
-		}
+	var token int64
+	if it != nil {
+		token = it.Token()
 	}
+
+	q.reserves.Waited(ctx, began, in, token, err)
+	return it, err
 }
 
 // itemFor turns a claim into an item. If the claim has had all its attempts, it becomes a dead
 // letter and there is no item.
 func (q *Queue) itemFor(ctx context.Context, u *under, c *claim) (*Item, error) {
+	it := &Item{queue: q, under: u, claim: c}
 	if q.deadLetters != nil && c.record.Attempts > q.attempts {
 		return recipe.Detach(ctx, u.of, func(life context.Context, work *recipe.Session) (*Item, error) {
-			return nil, q.toDeadLettersLate(life, work, u, c)
+			return nil, it.toDeadLettersLate(life, work)
 		}, nil)
 	}
 
-	it := &Item{queue: q, under: u, claim: c}
 	if c.record.Attempts > 1 {
 		it.report(ctx, protocol.EventRedelivered, nil)
 	}
@@ -368,7 +386,7 @@ func After(d time.Duration) NackOption {
 		if d < 0 {
 			return fmt.Errorf("a delay of %v is negative", d)
 		}
-		n.due = dueAfter(time.Now(), d)
+		n.due = dueAfter(d)
 		return nil
 	}
 }

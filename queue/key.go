@@ -50,14 +50,11 @@ func (k *keys) remember(key string) []any {
 // missing.
 func (k *keys) look(life context.Context) error {
 	parent, err := k.session.Exists(life, k.path+keysNode)
-	if err == nil && parent == nil {
-		if err = k.ensure(life, k.session, keysNode); err == nil {
-			return k.look(life)
-		}
-	}
-
 	if err != nil {
 		return err
+	} else if parent == nil {
+		// The next round looks again.
+		return k.ensure(life, k.session, keysNode)
 	}
 
 	k.number, k.version = parent.Version+1, parent.Version

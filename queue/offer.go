@@ -59,15 +59,14 @@ func (q *Queue) OfferAfter(ctx context.Context, d time.Duration, data []byte) (i
 	case d == 0:
 		return q.Offer(ctx, data)
 	}
-	now := time.Now()
-	due := dueAfter(now, d)
+	due := dueAfter(d)
 	node := delayedNode + "/" + layout.DelayedBucket(due) + "/" + layout.DelayedEntry(due, "")
-	return q.offerOne(ctx, offer{prefix: node, due: due, since: now.UnixMilli()}, data)
+	return q.offerOne(ctx, offer{prefix: node, due: due}, data)
 }
 
-// dueAfter returns the first whole millisecond (since 1970) that isn't before now plus d.
-func dueAfter(now time.Time, d time.Duration) int64 {
-	return now.Add(d).Add(time.Millisecond - 1).UnixMilli()
+// dueAfter returns the first whole millisecond (since 1970) that isn't before d has passed.
+func dueAfter(d time.Duration) int64 {
+	return time.Now().Add(d).Add(time.Millisecond - 1).UnixMilli()
 }
 
 // OfferPriority is [Queue.Offer] of an entry with a priority from 0 to 999. Entries with lower

@@ -50,22 +50,26 @@ func WithMaxLength(n int) Option {
 // dead must belong to the same ensemble and chroot.
 func WithDeadLetter(dead *Queue, attempts int) Option {
 	return func(q *Queue) error {
-		switch {
-		case dead == nil:
-			return errors.New("the dead-letter queue is nil")
-		case dead.path == q.path:
-			return errors.New("a queue cannot be its own dead-letter queue")
-		case attempts < 1:
+		if attempts < 1 {
 			return fmt.Errorf("dead letters after %d attempts: at least one is needed", attempts)
 		}
-
 		q.deadLetters, q.attempts = dead, attempts
-		if err := dead.recipe.Validate(nil); err != nil {
-			return fmt.Errorf("dead letters at %q: %w", dead.path, err)
-		}
-
-		return nil
+		return q.accepts(dead)
 	}
+}
+
+// accepts returns an error unless dead can have dead letters of q.
+func (q *Queue) accepts(dead *Queue) error {
+	switch {
+	case dead == nil:
+		return errors.New("the dead-letter queue is nil")
+	case dead.path == q.path:
+		return errors.New("a queue cannot be its own dead-letter queue")
+	}
+	if err := dead.recipe.Validate(nil); err != nil {
+		return fmt.Errorf("dead letters at %q: %w", dead.path, err)
+	}
+	return nil
 }
 
 // WithPriorities orders entries by priority, then by age. It uses kazoo's layout: nodes are called

@@ -21,10 +21,9 @@ import (
 type offer struct {
 	batch.Request
 	prefix string // of the entries' nodes, below the queue's path
-	// due and since are for a single delayed entry, in milliseconds since 1970. due is 0 if the
-	// entry isn't delayed.
+	// due is for a single delayed entry, in milliseconds since 1970. It is 0 if the entry isn't
+	// delayed.
 	due   int64
-	since int64  // when it was offered
 	key   string // of a single entry; empty if it has none
 	items [][]byte
 	ids   []string // nil if the answer was lost
@@ -44,7 +43,7 @@ func (o *offer) numbers() int {
 // id returns the ID of an entry, given the path of its node.
 func (o *offer) id(node string) string {
 	if o.due != 0 {
-		_, id, _ := layout.ParseDelayed(path.Base(node))
+		_, id, _ := layout.ParseBeside(path.Base(node))
 		return id
 	}
 	return path.Base(node)
@@ -54,7 +53,7 @@ func (o *offer) id(node string) string {
 func (p *producer) creates(o *offer) (ops []any) {
 	for _, data := range o.items {
 		if o.due != 0 {
-			data = layout.Record{Since: o.since}.Append(data)
+			data = layout.Record{}.Append(data)
 		}
 		ops = append(ops, p.creation(p.session, o.prefix, data, zk.FlagSequence))
 	}
@@ -157,12 +156,17 @@ func (p *producer) prepare(life context.Context, pending []*offer) error {
 		}
 	}
 
-	// Nothing is known of the queue, or it was created again.
-	if p.next < 0 {
+	// Nothing is known of the queue, or it was created again, or it can have begun its numbers again.
+	if p.next < 0 || p.exhausted(pending[0]) {
 		return p.look(life)
 	}
 
 	return nil
+}
+
+// exhausted reports whether the queue has too few numbers left for an offer.
+func (p *producer) exhausted(o *offer) bool {
+	return p.next+int64(o.numbers()) > layout.MaxSequence
 }
 
 // look reads the queue's length and the number of the next entry, as of a moment after the call.
@@ -195,16 +199,7 @@ func (p *producer) glance(life context.Context) error {
 // admit answers pending offers that must fail. It reports whether the first offer can be sent.
 func (p *producer) admit(life context.Context, pending []*offer) bool {
 	first := pending[0]
-	exhausted := func() bool { return p.next+int64(first.numbers()) > layout.MaxSequence }
-	// The queue can have begun its numbers again.
-	if exhausted() {
-		if err := p.look(life); err != nil {
-			p.fail(err, first)
-			return false
-		}
-	}
-
-	if exhausted() {
+	if p.exhausted(first) {
 		p.fail(fmt.Errorf("%w: the next number is %d, and %d is the last; drain the queue and delete its node "+
 			"while no client uses it, or use another path",
 			protocol.ErrSequenceExhausted, p.next, int64(layout.MaxSequence)), first)
@@ -345,11 +340,11 @@ func (p *producer) deliver(sent []*offer, done result) {
 		n += o.numbers()
 		all += len(o.items)
 		keyed = keyed || o.key != ""
-		if done.answers == nil {
+		if done == nil {
 			continue
 		}
 
-		for _, a := range done.answers[o.at:][:len(o.items)] {
+		for _, a := range done[o.at:][:len(o.items)] {
 			o.ids = append(o.ids, o.id(a.String))
 		}
 
@@ -362,9 +357,9 @@ func (p *producer) deliver(sent []*offer, done result) {
 	p.offers.Answer(nil, sent...)
 
 	p.bound.appended(n)
-	if done.answers == nil {
+	if done == nil {
 		p.next += int64(n)
 	} else if keyed {
-		p.keys.roll(done.answers[len(done.answers)-1].Stat.Mtime)
+		p.keys.roll(done[len(done)-1].Stat.Mtime)
 	}
 }

@@ -19,17 +19,16 @@ var (
 	errNoReceipt   = errors.New("the receipt was deleted")
 )
 
-// A result is the answer to a transaction that was executed or refused.
-type result struct {
-	answers []zk.MultiResponse // nil if the answer was lost
-}
+// A result is the answer to a transaction that was executed or refused. It is nil if the answer was
+// lost.
+type result []zk.MultiResponse
 
 // failed returns the index of the operation that failed, or -1. (Later operations have errors too.)
 func (r result) failed(err error) int {
 	if err == nil {
 		return -1
 	}
-	return slices.IndexFunc(r.answers, func(a zk.MultiResponse) bool { return a.Error != nil })
+	return slices.IndexFunc(r, func(a zk.MultiResponse) bool { return a.Error != nil })
 }
 
 // transact blocks until the operations that prepare returns were executed (all or none). It calls
@@ -42,7 +41,7 @@ func transact(life context.Context, s *recipe.Session, prepare func() []any, uns
 	return recipe.DoOnce(life, s, func(c *zk.Conn) (result, error) {
 		ops := prepare()
 		if ops == nil {
-			return result{}, errNothingToDo
+			return nil, errNothingToDo
 		}
 
 		answers, err := recipe.Multi(c, ops...)
@@ -50,7 +49,7 @@ func transact(life context.Context, s *recipe.Session, prepare func() []any, uns
 			unsent()
 		}
 
-		return result{answers}, err
+		return answers, err
 	}, func(ctx context.Context) (result, bool, error) {
 		yes, err := executed(ctx)
 		switch {
@@ -60,7 +59,7 @@ func transact(life context.Context, s *recipe.Session, prepare func() []any, uns
 			unsent()
 		}
 
-		return result{}, yes, err
+		return nil, yes, err
 	})
 }
 
@@ -80,7 +79,7 @@ func (r *receipt) transact(life context.Context, s *recipe.Session, prepare func
 	if r.doubt {
 		stat, err := s.Exists(life, r.node)
 		if err != nil {
-			return result{}, err
+			return nil, err
 		} else if stat != nil {
 			r.version = stat.Version
 		}
@@ -103,7 +102,7 @@ func (r *receipt) transact(life context.Context, s *recipe.Session, prepare func
 
 	itself := done.failed(err) == operations
 	switch {
-	case err == nil && done.answers != nil:
+	case err == nil && done != nil:
 		r.version++
 	// An attempt was executed after all.
 	case itself && errors.Is(err, zk.ErrBadVersion):

@@ -33,7 +33,7 @@ func (r *returner) glance(life context.Context) error {
 	if time.Since(r.looked) < staleAfter && !r.due() {
 		return nil
 	}
-	return r.look(life, r.session)
+	return r.look(life)
 }
 
 func (r *returner) due() bool { return !r.next.IsZero() && !time.Now().Before(r.next) }
@@ -82,64 +82,50 @@ func (r *returner) unchanged(life context.Context) (bool, error) {
 
 // look puts back the entries that have to go back now. If an entry can't be put back, a later look
 // tries again.
-func (r *returner) look(life context.Context, work *recipe.Session) error {
+func (r *returner) look(life context.Context) error {
 	r.looked = time.Now()
 	if same, err := r.unchanged(life); err != nil || same {
 		return err
 	}
 
-	// If this look fails, the next one must begin anew.
-	r.seen, r.next = nil, time.Time{}
-	seen := []*recipe.Watch{}
-	list := func(node string) ([]string, error) {
-		w := work.Background().WatchChildren(r.path + node)
-		if _, err := w.Ready(life); err != nil {
-			return nil, err
-		}
-
-		seen = append(seen, w)
-		return slices.Sorted(slices.Values(w.Children())), nil
+	r.seen, r.next = []*recipe.Watch{}, time.Time{}
+	entries, dirs, err := r.search(life)
+	if err == nil {
+		err = r.putBack(life, entries)
 	}
 
-	orphans, dirs, err := r.orphans(life, work, list)
+	// The next look must begin anew.
 	if err != nil {
+		r.seen, r.next = nil, time.Time{}
 		return err
-	}
-
-	due, next, err := r.dueEntries(life, work, list)
-	if err != nil {
-		return err
-	}
-
-	skipped, err := r.putBack(life, work, slices.Concat(orphans, due))
-	switch retry := time.Now().Add(asideFor); {
-	case err == nil && skipped && (next.IsZero() || retry.Before(next)):
-		r.seen, r.next = seen, retry
-	case err == nil:
-		r.seen, r.next = seen, next
-	case r.session.Err() != nil:
-		return err
-	default:
-		r.next = time.Now().Add(retryAfter)
-		return nil
 	}
 
 	for _, dir := range dirs {
 		// A directory with other nodes stays.
-		r.deleteNode(life, work, dir)
+		r.deleteNode(life, r.session, dir)
 	}
 
 	return nil
 }
 
-// orphans returns the entries whose consumers have left, with the directories of these consumers.
-func (r *returner) orphans(life context.Context, work *recipe.Session, list func(string) ([]string, error)) (
-	entries []found, dirs []string, err error) {
-	present, err := list(consumersNode)
+// list lists a directory in order and watches it.
+func (r *returner) list(life context.Context, node string) ([]string, error) {
+	w := r.session.WatchChildren(r.path + node)
+	if _, err := w.Ready(life); err != nil {
+		return nil, err
+	}
+	r.seen = append(r.seen, w)
+	return slices.Sorted(slices.Values(w.Children())), nil
+}
+
+// search returns the entries that have to go back now, and the directories that nobody needs after
+// that. It reads no further than the first entry whose delay has not passed.
+func (r *returner) search(life context.Context) (entries []found, dirs []string, err error) {
+	present, err := r.list(life, consumersNode)
 	if err != nil {
 		return nil, nil, err
 	}
-	owners, _, err := r.children(life, work, heldNode)
+	owners, _, err := r.children(life, r.session, heldNode)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,30 +134,23 @@ func (r *returner) orphans(life context.Context, work *recipe.Session, list func
 			continue
 		}
 		// The consumer may have come after the listing.
-		stat, err := work.Exists(life, r.path+consumersNode+"/"+owner)
-		if err != nil {
+		if stat, err := r.session.Exists(life, r.path+consumersNode+"/"+owner); err != nil {
 			return nil, nil, err
 		} else if stat != nil {
 			continue
 		}
 
 		dir := heldNode + "/" + owner
-		held, _, err := r.children(life, work, dir)
+		held, _, err := r.children(life, r.session, dir)
 		if err != nil {
 			return nil, nil, err
 		}
-		entries, dirs = append(entries, heldIn(owner, held)...), append(dirs, dir)
+		entries, dirs = append(entries, besideIn(dir, held)...), append(dirs, dir)
 	}
-	return entries, dirs, nil
-}
 
-// dueEntries returns the entries whose delay has passed. It also returns when the first of the
-// other delayed entries is due, and reads no further than that entry.
-func (r *returner) dueEntries(life context.Context, work *recipe.Session, list func(string) ([]string, error)) (
-	entries []found, next time.Time, err error) {
-	buckets, err := list(delayedNode)
+	buckets, err := r.list(life, delayedNode)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, nil, err
 	}
 	now := time.Now()
 	for _, bucket := range buckets {
@@ -179,39 +158,48 @@ func (r *returner) dueEntries(life context.Context, work *recipe.Session, list f
 		if !ok {
 			continue
 		}
+
 		dir := delayedNode + "/" + bucket
-		names, err := list(dir)
+		delayed, err := r.list(life, dir)
 		if err != nil {
-			return nil, time.Time{}, err
+			return nil, nil, err
 		}
-		// Nobody offers into the past, so the directory can go.
-		if len(names) == 0 && now.Sub(time.UnixMilli(begins)) > 2*time.Minute {
-			r.deleteNode(life, work, dir)
+		// Nobody offers into the past.
+		if len(delayed) == 0 && now.Sub(time.UnixMilli(begins)) > 2*time.Minute {
+			dirs = append(dirs, dir)
 		}
 
-		for _, f := range delayedIn(bucket, names) {
+		for _, f := range besideIn(dir, delayed) {
 			if due := time.UnixMilli(f.due); !due.After(now) {
 				entries = append(entries, f)
-			} else if next.IsZero() || due.Before(next) {
-				next = due
+			} else {
+				r.wakeAt(due)
 			}
 		}
-		if !next.IsZero() {
+		if !r.next.IsZero() {
 			break
 		}
 	}
-	return entries, next, nil
+
+	return entries, dirs, nil
+}
+
+// wakeAt makes the time of the next look no later than t.
+func (r *returner) wakeAt(t time.Time) {
+	if r.next.IsZero() || t.Before(r.next) {
+		r.next = t
+	}
 }
 
 // putBack puts back entries that are reserved or delayed. It skips entries that this client may not
-// read or move, and reports whether there are any.
-func (r *returner) putBack(life context.Context, work *recipe.Session, entries []found) (skipped bool, err error) {
+// read or move.
+func (r *returner) putBack(life context.Context, entries []found) error {
 	r.returned.Store(true)
 	refusals, err := recipe.ReadAll(entries, func(f found) (refusal, err error) {
-		e, err := r.read(life, work, f)
+		e, err := r.read(life, r.session, f)
 		// A node without a record is not ours.
 		if err == nil && e.recorded {
-			err = r.relocate(life, work, &r.place, e, move{record: e.record})
+			err = r.relocate(life, r.session, &r.place, e, move{record: e.record})
 		}
 
 		if errors.Is(err, zk.ErrNoAuth) {
@@ -222,12 +210,23 @@ func (r *returner) putBack(life context.Context, work *recipe.Session, entries [
 		return nil, err
 	})
 
-	refusal := cmp.Or(refusals...)
-	why := cmp.Or(err, refusal)
-	if why != nil && !r.said && r.session.Err() == nil {
+	if err != nil && r.session.Err() != nil {
+		return err
+	}
+
+	why := cmp.Or(append(refusals, err)...)
+	if why != nil && !r.said {
 		r.recipe.Logger().Warn("queue entries not put back yet", "path", r.path, "error", why)
 	}
 
 	r.said = why != nil
-	return refusal != nil, err
+	switch {
+	case err != nil:
+		// The next look must begin anew, even without a change.
+		r.seen, r.next = nil, time.Now().Add(retryAfter)
+	case why != nil:
+		r.wakeAt(time.Now().Add(asideFor))
+	}
+
+	return nil
 }

@@ -63,51 +63,46 @@ func first(data [][]byte) []byte {
 // remove removes up to max entries. If wait is set, it waits until there is an entry. It returns
 // the session in which it ended.
 func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, in *recipe.Session, err error) {
-	for {
-		var u *under
-		r, err := across(ctx, q, func(current *under) (*removal, error) {
-			u, in = current, current.of
-			return u.ask(ctx, &removal{max: max, wait: wait})
-		})
-		if err != nil {
-			return nil, in, err
-		}
-
-		var data [][]byte
-		for _, c := range r.claims {
-			data = append(data, c.data)
-		}
-
-		switch err = q.settleTaken(ctx, u, r.claims); {
-		case err == nil, errors.Is(err, protocol.ErrUncertain):
-			if err == nil {
-				u.report(protocol.EventTaken, len(data), nil)
+	data, err = across(ctx, q, func(u *under) ([][]byte, error) {
+		in = u.of
+		for {
+			r := &removal{max: max, wait: wait}
+			if err := u.requests.Do(ctx, r); err != nil {
+				return nil, err
 			}
-			return data, in, q.recipe.Wrap(err)
-		case ctx.Err() != nil:
-			return nil, in, q.recipe.Wrap(err)
-		case u.session.Err() == nil && !errors.Is(err, zk.ErrNoNode):
-			return nil, in, q.recipe.Wrap(err)
+
+			// If the entries are gone, there may be others.
+			data, err := u.takeAway(ctx, r.claims)
+			if !errors.Is(err, zk.ErrNoNode) || ctx.Err() != nil {
+				return data, err
+			}
 		}
-	}
+	})
+	return data, in, err
 }
 
-// settleTaken removes entries for a taker. If its error doesn't wrap [protocol.ErrUncertain], they
-// were not removed: they come back or are gone.
-func (q *Queue) settleTaken(ctx context.Context, u *under, claims []*claim) error {
-	err := u.settle(ctx, nil, claims)
+// takeAway removes entries for a taker and returns their data. If its error is no UncertainError,
+// they were not removed: they come back or are gone.
+func (c *consumer) takeAway(ctx context.Context, claims []*claim) (data [][]byte, err error) {
+	err = c.settle(ctx, nil, claims)
 	if refusedAt(err) >= 0 && claims[0].dir == nil {
-		err = u.missed(claims[0].Node, err)
+		err = c.missed(claims[0].Node, err)
 	}
 
-	if err != nil {
-		// Claims that exist go back. The others don't matter.
-		u.letGo(claims...)
+	var ids []string
+	for _, cl := range claims {
+		ids, data = append(ids, cl.record.ID), append(data, cl.data)
 	}
 
+	if err == nil {
+		c.report(protocol.EventTaken, len(data), nil)
+		return data, nil
+	}
+
+	// Claims that exist go back. The others don't matter.
+	c.letGo(claims...)
 	if errors.Is(err, protocol.ErrUncertain) {
-		err = unsure(claims, err)
+		return data, &UncertainError{IDs: ids, Data: data, Err: err}
 	}
-
-	return err
+	return nil, err
 }

@@ -21,9 +21,7 @@ var takeOverAfter = [...]time.Duration{0, 100 * time.Millisecond, 900 * time.Mil
 
 // waitForEntries waits until there may be entries for the pending requests.
 func (c *consumer) waitForEntries(life context.Context) {
-	ctx, cancel := context.WithCancel(life)
-	defer cancel()
-	err := c.stand(ctx)
+	err := c.stand(life)
 	if err == nil || life.Err() != nil {
 		return
 	}
@@ -51,25 +49,27 @@ func (c *consumer) waitForEntries(life context.Context) {
 	}
 }
 
-// stand waits in line until there may be entries.
+// stand waits in line until there may be entries, or requests have come or gone.
 func (c *consumer) stand(ctx context.Context) error {
 	for {
 		self, line, err := c.spot.stand(ctx, len(takeOverAfter))
 		if err != nil {
 			return err
 		}
-		if over, err := c.watch(ctx, self, line); over || err != nil {
+		if err := c.watch(ctx, self, line); err != errMoved {
 			return err
 		}
 	}
 }
 
-// watch waits until a consumer with this place in line has something to do. It reports whether
-// there may be entries, or requests have come or gone. Otherwise the line has moved.
-func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) (over bool, err error) {
+var errMoved = errors.New("the line has moved")
+
+// watch waits until a consumer with this place in line has something to do, or requests have come
+// or gone. If the line moves first, it returns errMoved.
+func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) error {
 	if self >= len(takeOverAfter) {
-		_, over, err := c.sleep(ctx, line, nil, time.Time{})
-		return over, err
+		_, err := c.sleep(ctx, line, nil, time.Time{})
+		return err
 	}
 
 	late := false // a deputy has left those ahead their time
@@ -77,7 +77,7 @@ func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) (o
 		began := time.Now()
 		entries := c.session.WatchChildren(c.path)
 		if stat, err := entries.Ready(ctx); err != nil || stat == nil {
-			return true, cmp.Or(err, zk.ErrNoNode)
+			return cmp.Or(err, zk.ErrNoNode)
 		}
 
 		c.takeOver(entries.Children(), time.Since(began))
@@ -92,23 +92,21 @@ func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) (o
 		late = false
 		switch {
 		case n == 0 && (next.IsZero() || next.After(time.Now())):
-			moved, over, err := c.sleep(ctx, line, append(watches, entries), next)
-			if moved || over || err != nil {
-				return over, err
+			if again, err := c.sleep(ctx, line, append(watches, entries), next); !again {
+				return err
 			}
 		// Only a look at the entries' number is free. The next round reads and reserves them.
 		case acts && n > 0:
-			return true, nil
+			return nil
 		case acts:
-			if err := c.returner.look(ctx, c.session); err != nil {
-				return true, err
+			if err := c.returner.look(ctx); err != nil {
+				return err
 			}
 		default:
 			// Those ahead come first. If they have done it meanwhile, the next listing shows
 			// nothing.
-			later := time.Now().Add(takeOverAfter[self])
-			if moved, over, err := c.sleep(ctx, line, nil, later); moved || over || err != nil {
-				return over, err
+			if again, err := c.sleep(ctx, line, nil, time.Now().Add(takeOverAfter[self])); !again {
+				return err
 			}
 			late = true
 		}
@@ -116,37 +114,35 @@ func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) (o
 }
 
 // sleep waits until the line has moved, a watch has fired, requests have come or gone, or the time
-// until has come (unless it is zero).
-func (c *consumer) sleep(ctx context.Context, line, watches []*recipe.Watch, until time.Time) (moved, over bool, err error) {
+// until has come (unless it is zero). It reports whether the caller must look again. If the line has
+// moved, it returns errMoved.
+func (c *consumer) sleep(ctx context.Context, line, watches []*recipe.Watch, until time.Time) (again bool, err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !until.IsZero() {
 		defer time.AfterFunc(time.Until(until), cancel).Stop()
 	}
 
-	changed := make(chan bool, 1+len(watches))
-	await := func(moved bool, change func(context.Context) error) {
+	for _, w := range line {
+		w.AfterChange(waiting, cancel)
+	}
+	for _, w := range watches {
 		c.session.Go(func(context.Context, *recipe.Session) {
-			if change(waiting) == nil {
-				changed <- moved
-			}
+			w.Wait(waiting)
+			cancel()
 		})
 	}
 
-	await(true, func(ctx context.Context) error { return c.session.WaitAny(ctx, line...) })
-	for _, w := range watches {
-		await(false, w.Wait)
-	}
-
 	select {
-	case moved = <-changed:
 	case <-c.requests.Woken():
-		over = true
+		return false, nil
 	case <-waiting.Done():
-		over, err = ctx.Err() != nil, ctx.Err()
 	}
 
-	return moved, over, err
+	if slices.ContainsFunc(line, hasChanged) {
+		return false, errMoved
+	}
+	return ctx.Err() == nil, ctx.Err()
 }
 
 // A spot is the place of a session in a line of waiters. It decides only who comes first, so it

@@ -126,21 +126,15 @@ func DelayedEntry(due int64, id string) string {
 	return fmt.Sprintf("%d,%s", due, id)
 }
 
-// ParseDelayed parses the name of a delayed entry.
-func ParseDelayed(node string) (due int64, id string, ok bool) {
-	digits, id, found := strings.Cut(node, ",")
-	n, ok := parseNumber(digits, 63)
-	return int64(n), id, found && ok && id != ""
-}
-
 // HeldEntry returns the name of a reserved entry in its consumer's directory.
 func HeldEntry(number int, id string) string { return fmt.Sprintf("%d,%s", number, id) }
 
-// ParseHeld returns the ID in the name of a reserved entry.
-func ParseHeld(node string) (id string, ok bool) {
-	number, id, found := strings.Cut(node, ",")
-	_, ok = parseNumber(number, 63)
-	return id, found && ok && id != ""
+// ParseBeside parses the name of a reserved or a delayed entry. The number of a delayed entry says
+// when it is due.
+func ParseBeside(node string) (number int64, id string, ok bool) {
+	digits, id, found := strings.Cut(node, ",")
+	n, ok := parseNumber(digits, 63)
+	return int64(n), id, found && ok && id != ""
 }
 
 // A Record says more about an entry that was reserved, has come back, is delayed or is a dead

@@ -794,7 +794,7 @@ func (s *queueSim) steady(then time.Time) (ids []string) {
 	buckets, _, _ := c.Children(s.Path + "/zkrecipes/delayed")
 	for _, bucket := range buckets {
 		look(s.Path+"/zkrecipes/delayed/"+bucket, func(child string) (string, bool) {
-			due, id, ok := layout.ParseDelayed(child)
+			due, id, ok := layout.ParseBeside(child)
 			return id, ok && due < then.UnixMilli()
 		})
 	}
