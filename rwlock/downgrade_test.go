@@ -223,28 +223,31 @@ func TestDowngradeOfALeaseThatIsLostEndsItAtOnce(t *testing.T) {
 // The servers refuse to delete anything for a while, so Unlock goes on. Downgrade doesn't wait for
 // it longer than its ctx, and no loss is reported.
 func TestDowngradeOvertakenByUnlockEndsWithItsCtx(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link, events := srv.Root(t)+"/down", srv.Link(t), make(observer, 100)
-		m := rwlock.New(link.Client(t, protocol.WithObserver(events)), path)
-		writing := must(t, write, m)
-		link.Fail(recipestest.OpDelete, "", throttled, 20)
-		link.Delay(20 * time.Millisecond)
+	t.Parallel()
+	for op, fails := range map[recipestest.Op]int{recipestest.OpDelete: 20, recipestest.OpMulti: 1} {
+		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			path, link, events := srv.Root(t)+"/down", srv.Link(t), make(observer, 100)
+			m := rwlock.New(link.Client(t, protocol.WithObserver(events)), path)
+			writing := must(t, write, m)
+			link.Fail(op, "", throttled, fails)
+			link.Delay(20 * time.Millisecond)
 
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
-		synctest.Wait()
-		unlocked := suite.Later(func() error { return writing.Unlock(t.Context()) })
-		time.Sleep(time.Second)
-		cancel()
-		synctest.Wait()
-		require.Len(t, downgraded, 1)
-		require.ErrorIs(t, <-downgraded, protocol.ErrReleased)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
+			synctest.Wait()
+			unlocked := suite.Later(func() error { return writing.Unlock(t.Context()) })
+			time.Sleep(time.Second)
+			cancel()
+			synctest.Wait()
+			require.Len(t, downgraded, 1)
+			require.ErrorIs(t, <-downgraded, protocol.ErrReleased)
 
-		require.NoError(t, suite.Wait(t, unlocked))
-		require.NotContains(t, events.kinds(), protocol.EventLost)
-		suite.Await(t, 0, rwlock.New(srv.Client(t), path).Contenders)
-	})
+			require.NoError(t, suite.Wait(t, unlocked))
+			require.NotContains(t, events.kinds(), protocol.EventLost)
+			suite.Await(t, 0, rwlock.New(srv.Client(t), path).Contenders)
+		})
+	}
 }
 
 // The write finds that the writer's node is gone, while Downgrade finds out whether that was its

@@ -142,7 +142,7 @@ func (p *place) joinable(try bool) bool {
 	if !p.settled {
 		return !try
 	}
-	if p.joins >= maxJoins || time.Since(p.since) >= joinTime || p.grant.Err() != nil {
+	if p.err != nil || p.joins >= maxJoins || time.Since(p.since) >= joinTime || p.grant.Err() != nil {
 		return false
 	}
 	for g := range p.leases { // any lease may know first
@@ -168,9 +168,6 @@ func (p *place) settle(g *recipe.Grant, err error) (late *recipe.Grant) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	p.grant, p.err, p.since, p.settled = g, err, time.Now(), true
-	if err != nil && sh.open == p {
-		sh.open = nil
-	}
 	close(p.ready)
 	if p.readers == 0 {
 		return g
