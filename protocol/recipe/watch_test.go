@@ -97,7 +97,11 @@ func TestRecheckFindsEveryChange(t *testing.T) {
 func TestChangeIsFoundBeforeWatchesAreSetAgain(t *testing.T) {
 	for name, find := range map[string]func(*recipe.Watch, context.Context) (bool, error){
 		"Recheck": (*recipe.Watch).Recheck, "Current": (*recipe.Watch).Current,
-		"Fresh": func(w *recipe.Watch, ctx context.Context) (bool, error) { _, err := w.Fresh(ctx); return false, err },
+		"Fresh": func(w *recipe.Watch, ctx context.Context) (bool, error) {
+			old, _ := w.Ready(ctx)
+			stat, err := w.Fresh(ctx)
+			return stat.Czxid == old.Czxid, err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
