@@ -146,20 +146,15 @@ func (p *place) joinable(try bool) bool {
 		return false
 	}
 	for g := range p.leases { // any lease may know first
-		if isClosed(g.Done()) && errors.Is(g.Err(), protocol.ErrLost) {
-			return false
+		select {
+		case <-g.Done():
+			if errors.Is(g.Err(), protocol.ErrLost) {
+				return false
+			}
+		default:
 		}
 	}
 	return true
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // settle ends the wait for the node. It returns the grant if no reader waits for it any more.
