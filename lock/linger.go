@@ -176,7 +176,7 @@ func (l *linger) join(ctx context.Context, s *recipe.Session, r *line.Request, a
 		return nil, err
 	}
 
-	k := &kept{linger: l, session: s, used: true, strays: -1}
+	k := &kept{linger: l, session: s, used: true, listed: -1}
 	request := *r
 	request.Keep = func(remove removal) removal {
 		k.remove = remove

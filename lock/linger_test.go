@@ -379,6 +379,7 @@ func TestThirdTryOfAnotherLibrarySucceeds(t *testing.T) {
 func TestReceiptsAreNoTries(t *testing.T) {
 	linger(t, time.Hour, func(t *testing.T, w *world) {
 		token := use(t, w.m)
+		w.link.Delay(time.Millisecond)
 		for range 200 {
 			l := suite.Must(t, w.m.Lock)
 			require.Equal(t, token, l.Token())

@@ -29,7 +29,7 @@ type kept struct {
 	end     context.CancelFunc
 	nodes   *lingerers
 	place   *list.Element // among nodes
-	strays  int           // how many children of the line were no contenders; -1 before the first listing
+	listed  int           // how many children the line had when it was last listed; -1 before that
 
 	// The mu of the linger protects these.
 	used  bool
@@ -88,8 +88,7 @@ func (k *kept) awaitContender(ctx context.Context, s *recipe.Session) {
 		return
 	}
 
-	inLine := l.line.Among(w.Children())
-	for _, n := range inLine {
+	for _, n := range l.line.Among(w.Children()) {
 		node := l.recipe.Path() + "/" + n.Node
 		if node == k.node {
 			continue
@@ -103,12 +102,11 @@ func (k *kept) awaitContender(ctx context.Context, s *recipe.Session) {
 		return
 	}
 
-	// If our node is there and nothing else is new, a contender has come and gone meanwhile.
-	strays := len(w.Children()) - len(inLine)
-	if strays == k.strays && len(inLine) > 0 && !l.receipts.Load() {
+	// If there are as many children as before, a contender has come and gone meanwhile.
+	if len(w.Children()) == k.listed && !l.receipts.Load() {
 		l.visited()
 	}
-	k.strays = strays
+	k.listed = len(w.Children())
 	w.AfterChange(k.life, func() { s.Go(k.awaitContender) })
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +51,8 @@ func TestCallerOutOfTurnAsksNoServer(t *testing.T) {
 		link := srv.Link(t)
 		m := lock.New(link.Client(t), srv.Root(t)+"/turns", lock.WithLocalQueue())
 		held := suite.Must(t, m.Lock)
+		synctest.Wait()
+		require.Zero(t, link.Count(recipestest.OpGetChildren), "no node is kept, so the line isn't watched")
 		link.Cut()
 		_, err := m.TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrLocked)

@@ -76,8 +76,8 @@ func (o *Once) begin(ctx context.Context, g *recipe.Grant, name string) (start, 
 		if done, err := o.isDone(ctx, s, name); done || err != nil {
 			return start{done: done}, err
 		}
-		open, err := s.Exists(ctx, o.openPath(name))
-		if err != nil || open == nil {
+		open, _ := s.Exists(ctx, o.openPath(name))
+		if open == nil { // the next attempt finds out why
 			continue
 		}
 

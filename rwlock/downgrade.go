@@ -134,7 +134,7 @@ func (d *downgrade) run(ctx context.Context, end func(error)) (*recipe.Grant, er
 
 	// From here on the writer's grant has no node. (A Release that came first deletes both nodes.)
 	ended := recipe.Ended(ctx)
-	if ended == nil && g.Err() == nil {
+	if ended == nil {
 		if handed, _ := g.ReleaseWith(ctx, nothing); handed {
 			end(nil)
 			return next, nil

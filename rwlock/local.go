@@ -142,24 +142,19 @@ func (p *place) joinable(try bool) bool {
 	if !p.settled {
 		return !try
 	}
-	if p.joins >= maxJoins || time.Since(p.since) >= joinTime || p.grant.Err() != nil {
+	if p.err != nil || p.joins >= maxJoins || time.Since(p.since) >= joinTime || p.grant.Err() != nil {
 		return false
 	}
 	for g := range p.leases { // any lease may know first
-		if isClosed(g.Done()) && errors.Is(g.Err(), protocol.ErrLost) {
-			return false
+		select {
+		case <-g.Done():
+			if errors.Is(g.Err(), protocol.ErrLost) {
+				return false
+			}
+		default:
 		}
 	}
 	return true
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // settle ends the wait for the node. It returns the grant if no reader waits for it any more.
@@ -168,9 +163,6 @@ func (p *place) settle(g *recipe.Grant, err error) (late *recipe.Grant) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	p.grant, p.err, p.since, p.settled = g, err, time.Now(), true
-	if err != nil && sh.open == p {
-		sh.open = nil
-	}
 	close(p.ready)
 	if p.readers == 0 {
 		return g

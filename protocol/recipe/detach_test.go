@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -97,5 +99,26 @@ func TestReleaseInDetachedWorkSaysThatTheSessionIsLost(t *testing.T) {
 
 		require.ErrorIs(t, suite.Wait(t, released), protocol.ErrLost)
 		link.Heal()
+	})
+}
+
+// Another client deletes the node after a refusal, and another node gets its name.
+func TestRefusedDeletionSparesALaterNode(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, node, other := srv.Link(t), srv.Root(t)+"/node", suite.Session(t, srv.Client(t))
+		s := suite.Session(t, link.Client(t))
+		suite.Ensure(t, other, node)
+		stat, err := s.Exists(suite.Lasting(t), node)
+		require.NoError(t, err)
+		asked := link.Count(recipestest.OpExists)
+		link.Fail(recipestest.OpDelete, node, int32(zkwire.CodeNoAuth), 1)
+		done := make(chan error, 1)
+		s.Go(func(life context.Context, s *recipe.Session) { done <- s.DeleteOnce(life, node, stat.Czxid) })
+		synctest.Wait()
+		require.Equal(t, asked, link.Count(recipestest.OpExists), "the first attempt needs no look")
+		require.NoError(t, other.Delete(suite.Lasting(t), node, -1))
+		suite.Ensure(t, other, node)
+		require.ErrorIs(t, suite.Wait(t, done), zk.ErrNoNode)
+		require.True(t, suite.Exists(t, srv.Client(t), node))
 	})
 }

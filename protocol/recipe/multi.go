@@ -215,10 +215,8 @@ func (f *fenced) run(ctx context.Context, r *receipt) ([]zk.MultiResponse, error
 	case failed < before-1 && errors.Is(err, zk.ErrNoNode):
 		f.grants[failed].deleted(ctx)
 		return nil, cmp.Or(f.held(), Ended(ctx), err)
-	case failed < before-1:
-		return nil, fmt.Errorf("whether it is held: %w", err)
-	case failed == before-1:
-		return nil, fmt.Errorf("its receipt: %w", err)
+	case failed < before:
+		return nil, fmt.Errorf("its node or receipt: %w", err)
 	}
 
 	return s.inView(answers[before:]), fmt.Errorf("operation %d of %d: %w", failed-before+1, len(f.ops), err)

@@ -170,7 +170,6 @@ func (w *Watch) Fresh(ctx context.Context) (*zk.Stat, error) {
 			return w.shared.Stat, nil
 		}
 
-		w.reconnected = nil // share reads the node over the present connection
 		w.share()
 	}
 }
