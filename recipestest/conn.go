@@ -329,9 +329,13 @@ func (c *conn) write(b []byte) (int, error) {
 			return 0, c.error("write", err)
 		}
 		if frame == nil {
+			if len(rest) >= 4 { // make room for the whole frame, which comes in many pieces
+				size, _ := zkwire.PayloadSize(rest, maxPacket)
+				c.written = slices.Grow(rest, min(4+size-len(rest), 1<<20))
+			}
 			return len(b), nil
 		}
-		p := newRequest(slices.Clone(frame), !c.handshakeSent)
+		p := newRequest(frame, !c.handshakeSent)
 		c.review(&p)
 		c.sendLocked(&c.toServer, p)
 		c.handshakeSent = true

@@ -131,7 +131,7 @@ func (g *Group) Wait() error {
 func Main(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // tests break things on purpose
 	// zk.Conn makes megabytes for each session, which were collected after every other one.
-	debug.SetGCPercent(800)
+	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(512 << 20)
 	status := m.Run()
 	if status == 0 {

@@ -1,11 +1,11 @@
 package zkwire
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // ErrFrameSize is wrapped by the error for a frame whose length is negative or above the limit.
@@ -48,14 +48,21 @@ func ReadFrame(r io.Reader, limit int) ([]byte, error) {
 	}
 
 	// The length of a long frame can be a lie.
-	var frame bytes.Buffer
-	frame.Grow(lengthSize + trusted)
-	frame.Write(head[:])
-	if _, err = io.CopyN(&frame, r, int64(n)); err != nil {
-		return nil, unexpected(err)
-	}
+	frame, err := ReadLong(r, head[:], n)
+	return frame, unexpected(err)
+}
 
-	return frame.Bytes(), nil
+// ReadLong appends n bytes of r to b. It takes memory only as the bytes arrive.
+func ReadLong(r io.Reader, b []byte, n int) ([]byte, error) {
+	for n > 0 {
+		begin, piece := len(b), min(n, max(trusted, len(b)))
+		b = slices.Grow(b, piece)[:begin+piece]
+		if _, err := io.ReadFull(r, b[begin:]); err != nil {
+			return nil, err
+		}
+		n -= piece
+	}
+	return b, nil
 }
 
 // unexpected turns an end of the input within a frame into its error. Other errors stay as they

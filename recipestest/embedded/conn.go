@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/subtle"
 	"encoding/binary"
-	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -147,10 +146,7 @@ func (c *conn) readFrame() ([]byte, error) {
 		return frame, err
 	}
 
-	// CopyN allocates as bytes arrive. A slice of n bytes would trust the length.
-	var frame bytes.Buffer
-	_, err = io.CopyN(&frame, c.r, int64(n))
-	return frame.Bytes(), err
+	return zkwire.ReadLong(c.r, nil, n)
 }
 
 // frameReady reports whether readFrame can return the next frame without blocking, so that the
