@@ -37,12 +37,11 @@ func TestLicencesAreListed(t *testing.T) {
 	required := requirements(t)
 	env, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
 	require.NoError(t, err)
-	cache := strings.TrimSpace(string(env))
 	if *record {
 		var b strings.Builder
 		for _, path := range slices.Sorted(maps.Keys(required)) {
 			r := required[path]
-			licence := licenceOf(t, cache, path, r.versions[0], true)
+			licence := licenceOf(t, string(env), path, r.versions[0], true)
 			require.NotEmpty(t, licence, "%s has an unknown licence", path)
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", path, licence, strings.Join(r.by, ", "))
 		}
@@ -62,7 +61,7 @@ func TestLicencesAreListed(t *testing.T) {
 	for path, r := range required {
 		assert.Contains(t, listed, path, "make api writes NOTICE.md")
 		for _, version := range r.versions {
-			if licence := licenceOf(t, cache, path, version, false); licence != "" {
+			if licence := licenceOf(t, string(env), path, version, false); licence != "" {
 				assert.Equal(t, licence, listed[path], path)
 			}
 		}
@@ -115,7 +114,7 @@ func licenceOf(t *testing.T, cache, path, version string, download bool) string 
 	}
 	// The module cache escapes capitals in paths.
 	escaped := regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(path, func(s string) string { return "!" + strings.ToLower(s) })
-	dir := filepath.Join(cache, filepath.FromSlash(escaped)+"@"+version)
+	dir := filepath.Join(strings.TrimSpace(cache), filepath.FromSlash(escaped)+"@"+version)
 
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -329,10 +329,6 @@ func (c *conn) write(b []byte) (int, error) {
 			return 0, c.error("write", err)
 		}
 		if frame == nil {
-			if len(rest) >= 4 { // make room for the whole frame, which comes in many pieces
-				size, _ := zkwire.PayloadSize(rest, maxPacket)
-				c.written = slices.Grow(rest, min(4+size-len(rest), 1<<20))
-			}
 			return len(b), nil
 		}
 		p := newRequest(frame, !c.handshakeSent)

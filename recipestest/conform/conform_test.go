@@ -65,8 +65,7 @@ func TestOurLocksConform(t *testing.T) {
 
 // zkLock is the lock of go-zookeeper, which knows no ctx and tells no holder of a loss.
 func zkLock(w *sim.World, c *sim.Client) conform.Lock {
-	conn, _, err := zk.Connect([]string{w.Server.ConnectString()}, w.Timeout, zk.WithDialer(c.Dial), zk.WithLogger(silence{}),
-		zk.WithMaxConnBufferSize(1<<16), zk.WithMaxBufferSize(1<<16))
+	conn, _, err := zk.Connect([]string{w.Server.ConnectString()}, w.Timeout, zk.WithDialer(c.Dial), zk.WithLogger(silence{}), zk.WithMaxConnBufferSize(1<<16), zk.WithMaxBufferSize(1<<16))
 	if err != nil {
 		w.Fatal(err)
 	}

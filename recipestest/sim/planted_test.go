@@ -281,8 +281,7 @@ func contendForZKLock(w *sim.World) {
 	var tokens atomic.Int64 // the order of grants, counted by the holder
 	for _, c := range w.Clients(3) {
 		c.Go(func(ctx context.Context) error {
-			conn, _, err := zk.Connect([]string{w.Server.ConnectString()}, w.Timeout, zk.WithDialer(c.Dial), zk.WithLogger(silence{}),
-				zk.WithMaxConnBufferSize(1<<16), zk.WithMaxBufferSize(1<<16))
+			conn, _, err := zk.Connect([]string{w.Server.ConnectString()}, w.Timeout, zk.WithDialer(c.Dial), zk.WithLogger(silence{}), zk.WithMaxConnBufferSize(1<<16), zk.WithMaxBufferSize(1<<16))
 			if err != nil {
 				return err
 			}

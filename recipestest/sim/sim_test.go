@@ -42,8 +42,7 @@ func TestIsolatedServerAnswersPings(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())
 		link := srv.Link(t)
 		const timeout = 2 * time.Second
-		conn, _, err := zk.Connect([]string{srv.ConnectString()}, timeout, zk.WithDialer(link.Dial), zk.WithLogger(silence{}),
-			zk.WithMaxConnBufferSize(1<<16), zk.WithMaxBufferSize(1<<16))
+		conn, _, err := zk.Connect([]string{srv.ConnectString()}, timeout, zk.WithDialer(link.Dial), zk.WithLogger(silence{}), zk.WithMaxConnBufferSize(1<<16), zk.WithMaxBufferSize(1<<16))
 		require.NoError(t, err)
 		defer conn.Close()
 		_, err = conn.Create("/mine", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
