@@ -153,7 +153,7 @@ var Bugs = []Bug{
 	{
 		// A create whose reply was lost is sent again and leaves a second node.
 		Name: "an unknown outcome is taken for a failure", File: "internal/session/retry.go",
-		Old: "if pending && settle != nil", New: "if false && pending && settle != nil",
+		Old: "if c.pending && settle != nil", New: "if false && c.pending && settle != nil",
 		Test: "TestSettleAsksOnlyWhereTheOutcomeIsUnknown", Package: "protocol/recipe",
 	},
 	{
