@@ -69,7 +69,7 @@ func (c *Client) spawnOrRun(f func()) {
 
 // own returns s for requests of the client's own.
 func (c *Client) own(s *Session) *Bound {
-	return &Bound{Session: s, View: c.Root, Patient: true, Work: &Nobody, Retried: c.Retried}
+	return &Bound{Session: s, View: c.Root, Patient: true, Work: s.Nobody, Retried: c.Retried}
 }
 
 func (c *Client) do(s *Session, request func(*zk.Conn) error) error { return c.own(s).Do(request) }

@@ -135,7 +135,7 @@ func (c *series) pause(ctx context.Context, err error) error {
 // check panics if work uses the session of its caller because then its attempts would end with the
 // caller's.
 func (b *Bound) check(ctx context.Context) {
-	if w := WorkOf(ctx); w != nil && w != b.Work {
+	if w := WorkOf(ctx); w != nil && !w.like(b.Work) {
 		panic("recipe: work of Detach uses a session other than the one it was given")
 	}
 }

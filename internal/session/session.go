@@ -29,9 +29,10 @@ type Session struct {
 	account account
 	shared  sharedValues
 
-	Life context.Context // done when the session has ended
-	end  context.CancelCauseFunc
-	wake chan struct{} // makes keep look at the session again
+	Life   context.Context // done when the session has ended
+	Nobody *Work           // the work without a caller
+	end    context.CancelCauseFunc
+	wake   chan struct{} // makes keep look at the session again
 
 	mu        sync.Mutex // protects the fields below; nothing blocks while it is held, and Conn isn't called
 	trust     trust.Trust
@@ -65,6 +66,7 @@ func newSession(setup *Setup, client owner) *Session {
 
 	s.nonces.Store(rand.Uint32())
 	s.Life, s.end = context.WithCancelCause(context.Background())
+	s.Nobody = &Work{Context: s.Life}
 	s.Conn = conn.New(s.Life, setup.Ensemble, host{s})
 	return s
 }

@@ -12,21 +12,39 @@ import (
 // A Work must run to completion even if its caller leaves. The caller leaves when its context
 // ends, or when the work lets it go: because an error outlasts the caller's back-off, or because
 // only other clients can remove the cause of an error. Then the work goes on.
+//
+// It is a context, too: it lasts as long as the session, and has the values of its caller.
 type Work struct {
-	Caller context.Context // the caller's context; nil for work without a caller
-	GaveUp chan struct{}   // closed when the work lets the caller go
-	Err    error           // the caller's error; set before GaveUp is closed
+	context.Context                 // the session's life
+	Caller          context.Context // the caller's context; nil for work without a caller
+	GaveUp          chan struct{}   // closed when the work lets the caller go
+	Failure         error           // the caller's error; set before GaveUp is closed
 
-	mu       sync.Mutex // protects the fields below, and Err
+	mu       sync.Mutex // protects the fields below, and Failure
 	released func()     // see Release; nil for most
 	open     bool       // an attempt was perhaps executed
 	last     error      // of the last attempt
 }
 
 // NewWork returns work for a caller with this context. If released is not nil, the first
-// [Work.Release] calls it.
-func NewWork(caller context.Context, released func()) *Work {
-	return &Work{Caller: caller, GaveUp: make(chan struct{}), released: released}
+// [Work.Release] calls it. (The work without a caller is [Session.Nobody].)
+func NewWork(life, caller context.Context, released func()) *Work {
+	return &Work{Context: life, Caller: caller, GaveUp: make(chan struct{}), released: released}
+}
+
+// Value asks the session's life first because package context finds out there how it was
+// cancelled.
+func (w *Work) Value(key any) any {
+	if v := w.Context.Value(key); v != nil || w.Caller == nil {
+		return v
+	}
+	return w.Caller.Value(key)
+}
+
+// WorkOf returns the work whose context ctx is, or nil.
+func WorkOf(ctx context.Context) *Work {
+	w, _ := ctx.(*Work)
+	return w
 }
 
 // Release notes that nobody waits for the work any more, or that it is done.
@@ -40,38 +58,13 @@ func (w *Work) Release() {
 	}
 }
 
-// Nobody is the work without a caller.
-var Nobody Work
-
-// Context returns a context for the work. It ends with life and has the values of values.
-func (w *Work) Context(life, values context.Context) context.Context {
-	return detachedContext{life, values, w}
-}
-
-// WorkOf returns the work whose context ctx is, or nil.
-func WorkOf(ctx context.Context) *Work {
-	d, _ := ctx.(detachedContext)
-	return d.work
-}
-
-// A detachedContext is the context of work.
-type detachedContext struct {
-	context.Context // the session's life
-	values          context.Context
-	work            *Work
-}
-
-// Value asks the session's life first because package context finds out there how it was
-// cancelled.
-func (d detachedContext) Value(key any) any {
-	if v := d.Context.Value(key); v != nil {
-		return v
-	}
-	return d.values.Value(key)
-}
-
 // hasCaller reports whether w is work that has or had a caller. w can be nil.
 func (w *Work) hasCaller() bool { return w != nil && w.Caller != nil }
+
+// like reports whether attempts for v end as those for w do.
+func (w *Work) like(v *Work) bool {
+	return w == v || v != nil && w.Caller == nil && v.Caller == nil
+}
 
 // GiveUp lets the caller go, with err.
 func (w *Work) GiveUp(err error) {
@@ -80,8 +73,8 @@ func (w *Work) GiveUp(err error) {
 	}
 
 	w.mu.Lock()
-	if w.Err == nil {
-		w.Err = err
+	if w.Failure == nil {
+		w.Failure = err
 		close(w.GaveUp)
 	}
 

@@ -42,7 +42,7 @@ func runDetached[T any](ctx context.Context, s *Session, fn func(context.Context
 	}
 
 	var zero T
-	w := session.NewWork(ctx, nil)
+	w := session.NewWork(s.bound.Life, ctx, nil)
 	// The channel has no room: the result goes either to the caller or to undo.
 	answer, left := make(chan result), make(chan struct{})
 	defer close(left)
@@ -58,7 +58,7 @@ func runDetached[T any](ctx context.Context, s *Session, fn func(context.Context
 			}
 		}()
 		defer session.Catch(&r.err)
-		r.v, r.err = fn(s.detached(ctx, w), s.in(w))
+		r.v, r.err = fn(w, s.in(w))
 	})
 	if !started {
 		return zero, protocol.ErrClosed
@@ -68,7 +68,7 @@ func runDetached[T any](ctx context.Context, s *Session, fn func(context.Context
 	case r := <-answer:
 		return r.v, r.err
 	case <-w.GaveUp:
-		return zero, w.Err
+		return zero, w.Failure
 	case <-ctx.Done():
 		return zero, w.ContextError(ctx)
 	}

@@ -38,7 +38,6 @@ type Grant struct {
 // A removal deletes the node of a grant that was given back.
 type removal struct {
 	*session.Work
-	ctx     context.Context
 	done    chan struct{} // closed when the node is gone, or the session has ended
 	outcome error         // valid once done is closed
 }

@@ -98,9 +98,8 @@ func (g *Grant) finish(err error, caller context.Context) bool {
 
 	// Release reads the removal as soon as life is done.
 	if errors.Is(err, protocol.ErrReleased) {
-		values := g.recipe.values(caller)
-		w := session.NewWork(values, g.session.bound.Removed)
-		g.removal = &removal{w, g.session.detached(values, w), make(chan struct{}), nil}
+		w := session.NewWork(g.session.bound.Life, g.recipe.values(caller), g.session.bound.Removed)
+		g.removal = &removal{Work: w, done: make(chan struct{})}
 	}
 
 	g.end(err)

@@ -49,7 +49,7 @@ func (g *Grant) Release(ctx context.Context) error {
 		case <-r.done:
 			return g.recipe.Wrap(r.outcome)
 		case <-r.GaveUp:
-			return g.recipe.Wrap(r.Err)
+			return g.recipe.Wrap(r.Failure)
 		case <-done:
 			if context.Cause(ctx) == g.Err() {
 				done = nil
@@ -88,7 +88,7 @@ func (g *Grant) ReleaseWith(ctx context.Context, remove func(context.Context, *S
 func (g *Grant) dispose() {
 	r := g.removal
 	defer r.close()
-	r.outcome = (*g.remove)(r.ctx, g.session.in(r.Work))
+	r.outcome = (*g.remove)(r.Work, g.session.in(r.Work))
 	if errors.Is(r.outcome, zk.ErrNoNode) {
 		r.outcome = g.nodeDeleted()
 	}

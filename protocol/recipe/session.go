@@ -103,7 +103,7 @@ func (s *Session) of(ctx context.Context) *Session {
 }
 
 // Background returns s for work without a caller, which lasts as long as s.
-func (s *Session) Background() *Session { return s.in(&session.Nobody) }
+func (s *Session) Background() *Session { return s.in(s.bound.Nobody) }
 
 // plain returns s for callers that wait.
 func (s *Session) plain() *Session {
@@ -111,9 +111,4 @@ func (s *Session) plain() *Session {
 		return s
 	}
 	return s.outer
-}
-
-// detached returns a context for w, with the values of another context.
-func (s *Session) detached(values context.Context, w *session.Work) context.Context {
-	return w.Context(s.bound.Life, values)
 }

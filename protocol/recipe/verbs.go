@@ -193,5 +193,5 @@ func (s *Session) NewOwner() Owner { return Owner(s.bound.NewOwner()) }
 // Go runs work in a goroutine that [protocol.Client.Close] waits for. Its context lasts as long as
 // s does. After Close, Go does nothing and returns false.
 func (s *Session) Go(work func(ctx context.Context, s *Session)) (started bool) {
-	return s.bound.Spawn(func() { work(s.detached(context.Background(), &session.Nobody), s.Background()) })
+	return s.bound.Spawn(func() { work(s.bound.Nobody, s.Background()) })
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/conn"
-	"github.com/zkrecipes/zkrecipes/internal/session"
 )
 
 // A Watch is a node (or the children of a node) that was read and is watched since. All watches of
@@ -45,7 +44,7 @@ func (s *Session) WatchChildren(path string) *Watch {
 
 // share gives w its part in the shared watch and returns w.
 func (w *Watch) share() *Watch {
-	background := w.session.bound.In(&session.Nobody) // the request is made even if this caller leaves
+	background := w.session.bound.In(w.session.bound.Nobody) // the request is made even if this caller leaves
 	if w.key == w.node {
 		w.shared, w.joined = w.watches().On(background.Do, w.node)
 	} else {
