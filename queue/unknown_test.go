@@ -38,7 +38,7 @@ func TestReservationOfUnknownOutcome(t *testing.T) {
 		offer(t, b.queue(), "x")
 		link.LoseReply(recipestest.OpMulti, 1)
 		when(link, func(operations []string) bool { return len(operations) > 1 },
-			func() { unreadable(link, recipestest.OpExists, 1) })
+			func() { link.Fail(recipestest.OpExists, "", int32(zkwire.CodeInvalidACL), 1) })
 		require.NoError(t, b.reserve(q).Nack(t.Context()))
 		comesBack(t, b, 2)
 	})
