@@ -384,6 +384,9 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 	case missing && failed == 1:
 		c.forget()
 		return c.ensure(life, c.session, held.node)
+	// It was this consumer. Its claims go back to their places.
+	case lost && (missing || errors.Is(err, zk.ErrBadVersion)):
+		c.relist()
 	// Another consumer was faster.
 	case missing, errors.Is(err, zk.ErrBadVersion):
 		c.report(protocol.EventCollided, 1, err)

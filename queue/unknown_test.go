@@ -35,11 +35,13 @@ func comesBack(t *testing.T, b *bench, attempt int) {
 func TestReservationOfUnknownOutcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		link, q := b.linked()
-		offer(t, b.queue(), "x")
+		offer(t, b.queue(), "x", "y", "z")
 		link.LoseReply(recipestest.OpMulti, 1)
 		when(link, func(operations []string) bool { return len(operations) > 1 },
 			func() { link.Fail(recipestest.OpExists, "", int32(zkwire.CodeInvalidACL), 1) })
-		require.NoError(t, b.reserve(q).Nack(t.Context()))
+		it := b.reserve(q)
+		require.Equal(t, "x", string(it.Data()))
+		require.NoError(t, it.Nack(t.Context()))
 		comesBack(t, b, 2)
 	})
 }
