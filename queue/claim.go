@@ -135,7 +135,7 @@ func (s *settler) ended(err error, claims ...*claim) error {
 // serve sends one transaction after the other while there are settlements. If the view's back-off
 // stops, the waiting callers return and the work goes on.
 func (s *settler) serve(life context.Context) {
-	for range s.settlements.Rounds() {
+	for range s.settlements.Rounds(nil) {
 		over := make(chan struct{})
 		_, err := recipe.Detach(life, s.session, func(life context.Context, work *recipe.Session) (struct{}, error) {
 			defer close(over)
@@ -384,7 +384,7 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 	case missing && failed == 1:
 		c.forget()
 		return c.ensure(life, c.session, held.node)
-	// It was this consumer. Its claims go back to their places.
+	// It may have been the attempt whose answer was lost. Its claims go back to their places.
 	case lost && (missing || errors.Is(err, zk.ErrBadVersion)):
 		c.relist()
 	// Another consumer was faster.

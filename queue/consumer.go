@@ -68,7 +68,7 @@ func newConsumer(s *site) *consumer {
 // serve gives entries to the pending requests again and again. While the queue is empty, it waits.
 func (c *consumer) serve(life context.Context) {
 	defer c.spot.leave()
-	for pending := range c.requests.Rounds() {
+	for pending := range c.requests.Rounds(func() bool { return c.linger(life) }) {
 		found, err := c.round(life, pending)
 		switch {
 		case err != nil:
@@ -84,8 +84,6 @@ func (c *consumer) serve(life context.Context) {
 				c.waitForEntries(life)
 			}
 		}
-
-		c.linger(life)
 	}
 }
 
@@ -102,8 +100,8 @@ func (c *consumer) round(life context.Context, pending []*removal) (found bool, 
 	}
 
 	counts := len(takers) < len(pending)
-	// Claims for takers are no attempts, so a reservation can't have them. An entry that has gone back
-	// to its place may come before them.
+	// Claims for takers are no attempts, so a reservation can't have them. An entry that has gone
+	// back to its place may come before them.
 	if len(c.ahead) > 0 && (counts || c.coming.Load() > 0 || c.returned.Load()) {
 		c.putBackAhead()
 	}
@@ -193,21 +191,30 @@ func (c *consumer) hand() {
 }
 
 // linger keeps the claims ahead for the next callers. After a moment without callers it puts them
-// back. The presence stays a little longer, and as long as there are claims.
-func (c *consumer) linger(life context.Context) {
-	if (len(c.ahead) > 0 || c.spot.own != nil) && c.requests.Idle(life, c.keepsAhead()) {
+// back. The presence stays a little longer, and as long as there are claims. linger reports whether
+// all that is done. If not, a caller has come.
+func (c *consumer) linger(life context.Context) (done bool) {
+	if len(c.ahead) > 0 || c.spot.own != nil {
+		if !c.requests.Idle(life, c.keepsAhead()) {
+			return false
+		}
 		c.putBackAhead()
 		c.spot.leave()
 	}
 
-	for pause := idlePresence; c.presence.name != "" && c.requests.Idle(life, pause); {
+	for pause := idlePresence; c.presence.name != ""; {
+		if !c.requests.Idle(life, pause) {
+			return false
+		}
 		switch used := c.held != nil && c.held.claims.Load() > 0; {
 		case life.Err() != nil:
-			return
+			return true
 		case !used && c.disappear(life) != nil:
 			pause = min(2*pause, time.Minute) // a permission is missing, perhaps
 		}
 	}
+
+	return true
 }
 
 func (c *consumer) keepsAhead() time.Duration { return min(max(aheadFor, 4*c.elapsed), 10*aheadFor) }

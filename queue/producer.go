@@ -99,18 +99,30 @@ func newProducer(s *site, how offering, turns *line.Line) *producer {
 
 // serve sends one transaction after the other while there are offers.
 func (p *producer) serve(life context.Context) {
-	for pending := range p.offers.Rounds() {
+	for pending := range p.offers.Rounds(func() bool { return p.rest(life) }) {
 		if err := p.prepare(life, pending); err != nil {
 			p.fail(err, pending...)
 		} else if p.admit(life, pending) {
 			p.send(life)
 		}
 		p.linger(life)
-		if p.presence.name != "" && p.offers.Idle(life, idlePresence) && life.Err() == nil {
-			p.presence.leave(life)
-		}
 	}
 	p.endTurn()
+}
+
+// rest ends the presence after a moment without offers. It reports false if an offer has come.
+func (p *producer) rest(life context.Context) bool {
+	p.linger(life)
+	if p.presence.name == "" {
+		return true
+	}
+	if !p.offers.Idle(life, idlePresence) {
+		return false
+	}
+	if life.Err() == nil {
+		p.presence.leave(life)
+	}
+	return true
 }
 
 // fail answers offers that were not sent with an error. If the session has ended, the error says so
@@ -156,7 +168,7 @@ func (p *producer) prepare(life context.Context, pending []*offer) error {
 		}
 	}
 
-	// Nothing is known of the queue, or it was created again, or it can have begun its numbers again.
+	// Nothing is known of the queue, or it was created again, or its numbers can have begun again.
 	if p.next < 0 || p.exhausted(pending[0]) {
 		return p.look(life)
 	}

@@ -5,7 +5,7 @@
 // no request is left. Requests that arrive during a batch wait for the next batch:
 //
 //	func (p *printer) serve(life context.Context) {
-//		for range p.jobs.Rounds() {
+//		for range p.jobs.Rounds(nil) {
 //			jobs := p.jobs.Collect(func(j *job, room *batch.Room) bool {
 //				return room.Take(1, len(j.text))
 //			})
@@ -237,9 +237,13 @@ var errStopped = errors.New("no longer served")
 // Rounds yields the pending requests (in order of arrival) again and again while there are any.
 // Once the host has ended, Rounds answers them and ends. If the caller leaves the loop early, it
 // answers them too.
-func (b *Batcher[R]) Rounds() iter.Seq[[]R] {
+//
+// While nothing is pending, Rounds calls rest (unless it is nil). It ends once rest has reported
+// that nothing is left to clean up. rest reports false when a request comes (see [Batcher.Idle]).
+// That request can be gone before the next round, so only Rounds can decide whether to go on.
+func (b *Batcher[R]) Rounds(rest func() (rested bool)) iter.Seq[[]R] {
 	return func(yield func([]R) bool) {
-		for {
+		for rested := rest == nil; ; {
 			if err := b.host.Err(); err != nil {
 				b.handBack(err)
 				return
@@ -249,13 +253,18 @@ func (b *Batcher[R]) Rounds() iter.Seq[[]R] {
 			b.mu.Lock()
 			b.endExpired()
 			pending := slices.Clone(b.pending)
-			b.serving = len(pending) > 0
+			over := len(pending) == 0 && rested
+			b.serving = !over
 			b.mu.Unlock()
 
-			if len(pending) == 0 {
+			switch {
+			case over:
 				return
-			}
-			if !yield(pending) {
+			case len(pending) == 0:
+				rested = rest()
+			case yield(pending):
+				rested = rest == nil
+			default:
 				b.handBack(errStopped)
 				return
 			}

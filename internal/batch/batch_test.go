@@ -89,7 +89,7 @@ func newPrinter(limits batch.Limits) *printer {
 func serving(limits batch.Limits, round func(p *printer, pending []*job)) *printer {
 	p := &printer{}
 	p.jobs = batch.New(&p.host, limits, func(context.Context) {
-		for pending := range p.jobs.Rounds() {
+		for pending := range p.jobs.Rounds(nil) {
 			round(p, pending)
 		}
 	}, func(_ *job, cause error) error { return fmt.Errorf("%w: %w", errUnknown, cause) })
@@ -292,7 +292,7 @@ func TestLoopThatIsLeftEarly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &printer{}
 		p.jobs = batch.New[*job](&p.host, wide, func(context.Context) {
-			for range p.jobs.Rounds() {
+			for range p.jobs.Rounds(nil) {
 				time.Sleep(time.Second)
 				return
 			}
@@ -459,5 +459,41 @@ func TestIdle(t *testing.T) {
 		time.Sleep(time.Minute)
 		quiet()
 		require.Equal(t, map[time.Duration]bool{time.Second / 4: false, time.Second: true}, idle)
+	})
+}
+
+// A fleeting context ends, without a signal, once it has been asked.
+type fleeting struct {
+	context.Context
+	asked bool
+}
+
+func (f *fleeting) Err() error {
+	if f.asked {
+		return context.Canceled
+	}
+	f.asked = true
+	return nil
+}
+
+// A request ends the rest, and is gone before the next round. What the rest cleans up doesn't stay.
+func TestRequestThatIsGoneBeforeItsRound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var rests []bool
+		p := &printer{}
+		p.jobs = batch.New[*job](&p.host, wide, func(life context.Context) {
+			for pending := range p.jobs.Rounds(func() bool {
+				rests = append(rests, p.jobs.Idle(life, time.Second))
+				return rests[len(rests)-1]
+			}) {
+				p.jobs.Answer(nil, pending...)
+			}
+		}, nil)
+		require.NoError(t, p.jobs.Do(t.Context(), &job{}))
+		quiet()
+		require.ErrorIs(t, p.jobs.Do(&fleeting{Context: context.Background()}, &job{}), context.Canceled)
+		time.Sleep(time.Minute)
+		quiet()
+		require.Equal(t, []bool{false, true}, rests)
 	})
 }

@@ -1,7 +1,10 @@
 package laws
 
 import (
+	"context"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -25,5 +28,53 @@ func Cancelled(t *testing.T, p *Player) {
 				return at, text
 			})
 		}
+
+		if !sc.warm {
+			sc.cell("it is cancelled as it is asked", setting{lasts: 20 * limit}, sc.asked)
+		}
 	}})
+}
+
+// An asked context ends when it is asked for the nth time.
+type asked struct {
+	context.Context
+	cancel context.CancelFunc
+	left   atomic.Int64
+}
+
+func (a *asked) Err() error {
+	if a.left.Add(-1) < 0 {
+		a.cancel()
+	}
+	return a.Context.Err()
+}
+
+// asked has calls come just after another call, and be gone once they have been asked some times
+// whether they are.
+func (sc *scene) asked(s *Stage, v Verb, _ int) {
+	call, again := v, func() {
+		s.do(v, s.ctx).back()
+		must(v.prepare())
+	}
+	again()
+	s.rest()
+	before := s.Own("")
+
+	for n := range int64(8) {
+		if n > 0 {
+			must(v.prepare())
+		}
+		again()
+		call.Call = func(ctx context.Context) (*Held, error) {
+			a := &asked{Context: ctx}
+			a.Context, a.cancel = context.WithCancel(ctx)
+			a.left.Store(n)
+			return v.Call(a)
+		}
+		s.do(call, s.ctx).back()
+		s.rest()
+		if after := s.Own(""); len(after) > len(before) {
+			sc.note("it is cancelled as it is asked", strconv.Itoa(int(n)), fmt.Sprint("! nodes stay: ", after))
+		}
+	}
 }
