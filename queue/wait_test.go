@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -152,5 +154,34 @@ func TestLostEntryThatMayNotBeRead(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"a"}, drain(t, t.Context(), q))
+	})
+}
+
+// An entry of a dead consumer that can't be put back for a while is tried again once a second.
+func TestLostEntryThatCannotBeMoved(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		dying := b.queue()
+		offer(t, dying, "a")
+		it := b.reserve(dying)
+		link, q := b.linked()
+		require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
+
+		const tries = 10
+		var refused atomic.Int64
+		for step := range 1000 {
+			link.Meet(step+1, func(operations []string) {
+				moves := first("delete")(operations) && strings.Contains(strings.Join(operations, " "), "/returned/")
+				if moves && refused.Add(1) <= tries {
+					link.FailPart(2, int32(zkwire.CodeInvalidACL))
+				}
+			})
+		}
+
+		b.crash(it)
+		began := time.Now()
+		data, err := q.Take(suite.Lasting(t))
+		require.NoError(t, err)
+		require.Equal(t, "a", string(data))
+		require.InDelta(t, tries, time.Since(began).Seconds(), 2)
 	})
 }

@@ -104,17 +104,28 @@ func TestDowngradeWhoseAnswerIsLostIsNotMistakenForALoss(t *testing.T) {
 		require.Equal(t, []protocol.EventKind{
 			protocol.EventWaiting, protocol.EventAcquired, // the writer's
 			protocol.EventWaiting, protocol.EventRetried, protocol.EventReleased, protocol.EventAcquired,
-		}, slices.Compact(events.kinds()))
+		}, slices.Compact(events.kinds(t)))
 		suite.Unlock(t, reading)
 	})
 }
 
-// kinds returns the kinds of the events so far.
-func (o observer) kinds() (kinds []protocol.EventKind) {
+// kinds returns the kinds of the events. Each wait must have ended, with a token or with an error.
+func (o observer) kinds(t *testing.T) (kinds []protocol.EventKind) {
+	t.Helper()
 	synctest.Wait()
+	waiting := 0
 	for len(o) > 0 {
-		kinds = append(kinds, (<-o).Kind)
+		e := <-o
+		kinds = append(kinds, e.Kind)
+		switch e.Kind {
+		case protocol.EventWaiting:
+			waiting++
+		case protocol.EventAcquired:
+			waiting--
+			require.NotEqual(t, e.Err == nil, e.Token == 0)
+		}
 	}
+	require.Zero(t, waiting)
 	return kinds
 }
 
@@ -152,7 +163,7 @@ func TestDowngradeThatIsGivenUpLeavesNothing(t *testing.T) {
 				requests := link.Count(recipestest.OpAny)
 				time.Sleep(10 * time.Minute)
 				require.Equal(t, requests, link.Count(recipestest.OpAny), "proofs of a session that holds nothing")
-				require.NotContains(t, events.kinds(), protocol.EventLost)
+				require.NotContains(t, events.kinds(t), protocol.EventLost)
 			})
 		})
 	}
@@ -225,7 +236,7 @@ func TestDowngradeOvertakenByUnlockEndsWithItsCtx(t *testing.T) {
 			require.ErrorIs(t, <-downgraded, protocol.ErrReleased)
 
 			require.NoError(t, suite.Wait(t, unlocked))
-			require.NotContains(t, events.kinds(), protocol.EventLost)
+			require.NotContains(t, events.kinds(t), protocol.EventLost)
 			suite.Await(t, 0, rwlock.New(srv.Client(t), path).Contenders)
 		})
 	}
