@@ -45,8 +45,8 @@ func inOrder(a, b found) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Sequence-b.Sequence, 0))
 }
 
-// besideIn returns the entries among the children of a directory of reserved or delayed entries. The
-// names of their nodes contain their IDs.
+// besideIn returns the entries among the children of a directory of reserved or delayed entries.
+// The names of their nodes contain their IDs.
 func besideIn(dir string, children []string) (all []found) {
 	owner, held := strings.CutPrefix(dir, heldNode+"/")
 	for _, child := range children {

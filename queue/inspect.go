@@ -20,8 +20,8 @@ import (
 type Info struct {
 	ID   string // as Offer returned it
 	Size int    // of the data, in bytes
-	// Since is when the entry was offered, by the server's clock. It is zero if the entry may not be
-	// read.
+	// Since is when the entry was offered, by the server's clock. It is zero if the entry may not
+	// be read.
 	Since    time.Time
 	Attempts int // how often it was reserved, the present time included
 

@@ -144,7 +144,7 @@ func (p *presence) use(life context.Context) (node string, err error) {
 	for p.name == "" {
 		name := p.session.NewOwner().String()
 		path := p.path + p.dir + "/" + name
-		// Nothing of a caller depends on the node yet, so an unknown outcome is no caller's concern.
+		// Nothing of a caller depends on the node yet, so an unknown outcome concerns no caller.
 		_, err := recipe.Do(life, p.session, func(c *zk.Conn) (string, error) {
 			return recipe.Create(c, p.session.Path(path), nil, zk.FlagEphemeral, p.recipe.ACL(path))
 		})

@@ -114,8 +114,8 @@ func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) er
 }
 
 // sleep waits until the line has moved, a watch has fired, requests have come or gone, or the time
-// until has come (unless it is zero). It reports whether the caller must look again. If the line has
-// moved, it returns errMoved.
+// until has come (unless it is zero). It reports whether the caller must look again. If the line
+// has moved, it returns errMoved.
 func (c *consumer) sleep(ctx context.Context, line, watches []*recipe.Watch, until time.Time) (again bool, err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
