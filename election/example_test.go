@@ -10,7 +10,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/zkrecipes/zkrecipes/election"
-	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -52,8 +51,18 @@ func Example() {
 	// true
 }
 
-// connect returns a client, and what ends it.
-var connect = suite.Connect
+// connect returns a client of an embedded server, and what ends both.
+func connect() (client *protocol.Client, stop func()) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = protocol.Connect(context.Background(), server.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() { client.Close(); server.Close() }
+}
 
 // Listen is for a program that has a main loop of its own.
 func ExampleElection_Listen() {

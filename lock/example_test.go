@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
@@ -43,8 +42,18 @@ func Example() {
 	// importing, with a token: true
 }
 
-// connect returns a client, and what ends it.
-var connect = suite.Connect
+// connect returns a client of an embedded server, and what ends both.
+func connect() (client *protocol.Client, stop func()) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = protocol.Connect(context.Background(), server.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() { client.Close(); server.Close() }
+}
 
 // ZooKeeper itself refuses the writes of a former holder, where the data is in ZooKeeper.
 func ExampleLease_Multi() {

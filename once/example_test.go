@@ -7,12 +7,23 @@ import (
 	"log"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/once"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// connect returns a client, and what ends it.
-var connect = suite.Connect
+// connect returns a client of an embedded server, and what ends both.
+func connect() (client *protocol.Client, stop func()) {
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = protocol.Connect(context.Background(), server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() { client.Close(); server.Close() }
+}
 
 // A job that cron starts on three machines each night.
 func Example() {

@@ -7,7 +7,6 @@ import (
 	"log"
 	"strings"
 
-	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 	"github.com/zkrecipes/zkrecipes/rwlock"
@@ -58,8 +57,18 @@ func Example() {
 	// no writer gets in among readers: true
 }
 
-// connect returns a client, and what ends it.
-var connect = suite.Connect
+// connect returns a client of an embedded server, and what ends both.
+func connect() (client *protocol.Client, stop func()) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = protocol.Connect(context.Background(), server.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() { client.Close(); server.Close() }
+}
 
 // A writer that wants to go on reading what it wrote does not let other writers in between.
 func ExampleLease_Downgrade() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
@@ -52,8 +51,16 @@ func Example() {
 // Two workers hold a slot at a time. An operator lists them, and ends the first worker's hold.
 func ExampleLine_Break() {
 	ctx := context.Background()
-	client, stop := suite.Connect()
-	defer stop()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	workers := line.New(recipe.New(client, "pool", "/pool"), line.Kind{Name: "slot-"})
 	for _, host := range []string{"web-1", "web-2"} {

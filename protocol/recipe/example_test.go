@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -80,8 +79,18 @@ func (f *flag) raise(ctx context.Context) (*recipe.Grant, error) {
 
 func ExampleRecipe() {
 	ctx := context.Background()
-	client, stop := suite.Connect()
-	defer stop()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	defer client.Close()
 
 	up, err := newFlag(client, "/flags/maintenance").raise(ctx)
 	if err != nil {
