@@ -36,10 +36,11 @@ type Options struct {
 
 // A Peer is a process with recipes of another language. Its methods are safe for concurrent use.
 type Peer struct {
-	name   string
-	cmd    *exec.Cmd
-	stderr *program.Tail
-	gone   chan struct{} // closed after the last answer
+	name     string
+	cmd      *exec.Cmd
+	commands []string // set by start
+	stderr   *program.Tail
+	gone     chan struct{} // closed after the last answer
 
 	mu      sync.Mutex // protects the fields below and writing to stdin
 	stdin   io.WriteCloser
@@ -111,6 +112,12 @@ func (p *Peer) Do(tb testing.TB, cmd ...string) string {
 // Name returns the name of the library.
 func (p *Peer) Name() string { return p.name }
 
+// Commands returns the names of all commands that the peer knows.
+func (p *Peer) Commands() []string { return p.commands }
+
+// PID returns the process's number.
+func (p *Peer) PID() int { return p.cmd.Process.Pid }
+
 // Kill ends the process without giving it time to close its sessions. It blocks until the process
 // has ended.
 func (p *Peer) Kill() {
@@ -171,12 +178,12 @@ func start(ctx context.Context, name string, o Options, command string, args ...
 		return nil, err
 	}
 
-	ready := make(chan struct{})
+	ready := make(chan []string, 1)
 	go p.read(bufio.NewScanner(stdout), ready)
 
 	// This can take seconds, because Java compiles the program first.
 	select {
-	case <-ready:
+	case p.commands = <-ready:
 		return p, nil
 	case <-p.gone:
 		err = p.goneErr()
@@ -189,11 +196,11 @@ func start(ctx context.Context, name string, o Options, command string, args ...
 }
 
 // read hands each answer to its call until there are no more answers.
-func (p *Peer) read(answers *bufio.Scanner, ready chan struct{}) {
+func (p *Peer) read(answers *bufio.Scanner, ready chan<- []string) {
 	for answers.Scan() {
 		// The first answer lists the commands and belongs to no call.
-		if ready != nil && strings.HasPrefix(answers.Text()+"\t", "ready\t") {
-			close(ready)
+		if words := strings.Split(answers.Text(), "\t"); ready != nil && words[0] == "ready" {
+			ready <- words[1:]
 			ready = nil
 			continue
 		}
