@@ -49,7 +49,8 @@ func TestClientsGoOnAtTheFollowerThatIsLeft(t *testing.T) {
 		require.Len(t, strings.Split(s.ConnectString(), ","), 3)
 		root, conn := s.Root(t), s.Conn(t)
 		id := conn.SessionID()
-		clients := map[string]*protocol.Client{"direct": s.Client(t), "link": s.Link(t).Client(t)}
+		patient := protocol.WithSessionTimeout(40 * time.Second) // on a machine that computes
+		clients := map[string]*protocol.Client{"direct": s.Client(t, patient), "link": s.Link(t).Client(t, patient)}
 		leases := make(map[string]*lock.Lease)
 		for name, client := range clients {
 			var err error
