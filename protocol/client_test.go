@@ -418,10 +418,10 @@ func TestFailingFunctionIsAnErrorWithAName(t *testing.T) {
 		c := broken.Client(t)
 
 		for want, option := range map[string]protocol.Option{
-			"back-off is nil":               protocol.WithBackOff(func() backoff.BackOff { return nil }),
-			"back-off panicked: x":          protocol.WithBackOff(func() backoff.BackOff { panic("x") }),
-			"ACL function panicked: x":      protocol.WithACLFor(func(string) []zk.ACL { panic("x") }),
-			"operation ended its goroutine": protocol.WithACLFor(func(string) []zk.ACL { runtime.Goexit(); return nil }),
+			"back-off is nil":                  protocol.WithBackOff(func() backoff.BackOff { return nil }),
+			"back-off panicked: x":             protocol.WithBackOff(func() backoff.BackOff { panic("x") }),
+			"ACL function panicked: x":         protocol.WithACLFor(func(string) []zk.ACL { panic("x") }),
+			"ACL function ended its goroutine": protocol.WithACLFor(func(string) []zk.ACL { runtime.Goexit(); return nil }),
 		} {
 			s := suite.Session(t, c.With(option))
 			if strings.Contains(want, "back-off") {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -13,7 +14,7 @@ import (
 // Create, Set, Delete, Multi and MultiSize are documented in package protocol/recipe.
 func Create(c *zk.Conn, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
 	s := sessionOf(c)
-	if err := s.Refuse(headerSize + createSize(path, data, acl)); err != nil {
+	if err := cmp.Or(failureOf(acl), s.Refuse(headerSize+createSize(path, data, acl))); err != nil {
 		return "", err
 	}
 
@@ -48,6 +49,11 @@ func Delete(c *zk.Conn, path string, version int32) error {
 
 func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
 	s := sessionOf(c)
+	for _, op := range ops {
+		if create, ok := op.(*zk.CreateRequest); ok && failureOf(create.Acl) != nil {
+			return nil, failureOf(create.Acl)
+		}
+	}
 	if err := s.Refuse(MultiSize(ops...)); err != nil {
 		return nil, err
 	}

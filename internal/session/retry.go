@@ -145,10 +145,7 @@ func once[T any](ctx context.Context, b *Bound, began time.Time, op func(*zk.Con
 	if err := b.await(ctx, began); err != nil {
 		return v, conn.NotSent, err
 	}
-	return conn.Attempt(ctx, b.Conn, func(c *zk.Conn) (v T, err error) {
-		defer Catch(&err)
-		return op(c)
-	})
+	return conn.Attempt(ctx, b.Conn, op)
 }
 
 // Pause sleeps between two attempts, or until over is closed. err is the error of the first. Pause

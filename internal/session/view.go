@@ -27,7 +27,7 @@ type View struct {
 }
 
 // ACL returns the ACL for a node that is to be created. The path has no chroot. If the ACL function
-// panics, so does ACL, with a panic that [Catch] recovers.
+// fails, the ACL says so, and [Create] and [Multi] return its error.
 func (v *View) ACL(path string) []zk.ACL {
 	if v.ACLFor != nil {
 		if acl := v.callACLFor(path); len(acl) > 0 {
@@ -45,27 +45,26 @@ func (v *View) ACL(path string) []zk.ACL {
 var openACL = zk.WorldACL(zk.PermAll)
 
 func (v *View) callACLFor(path string) []zk.ACL {
-	defer func() {
-		if p := recover(); p != nil {
-			panic(foreignError{pace.Foreign("ACL function", p)})
-		}
-	}()
-	return v.ACLFor(path)
+	if v.AnyACL { // which no function of the user's returns
+		return v.ACLFor(path)
+	}
+	acl, err := pace.Call(context.Background(), "ACL function", func() ([]zk.ACL, error) { return v.ACLFor(path), nil }, nil)
+	if err != nil {
+		return []zk.ACL{{Scheme: failedScheme, ID: err.Error()}}
+	}
+	return acl
 }
 
-// A foreignError is the panic of an ACL function, with a name. It becomes the error of the call
-// that needs the ACL.
-type foreignError struct{ error }
+// failedScheme is the scheme of an ACL that only has the error of the ACL function. An ACL is needed
+// in many places, also in the background, but sent in two.
+const failedScheme = "\x00failed"
 
-// Catch turns such a panic into the error of the call. Every call that needs an ACL defers it.
-func Catch(err *error) {
-	switch p := recover().(type) {
-	case nil:
-	case foreignError:
-		*err = p
-	default:
-		panic(p)
+// failureOf returns the error of the ACL function that has returned acl, or nil.
+func failureOf(acl []zk.ACL) error {
+	if len(acl) == 1 && acl[0].Scheme == failedScheme {
+		return errors.New(acl[0].ID)
 	}
+	return nil
 }
 
 // NextPause returns the next pause of the view's back-off. If a context ends first, there is no

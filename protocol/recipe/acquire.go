@@ -59,8 +59,6 @@ func AcrossSessions[T any](ctx context.Context, r *Recipe, attempt func(*Session
 		return v, err
 	}
 
-	defer session.Catch(&err)
-
 	var pauses pace.Pauses
 	for {
 		s, err := r.session(ctx)

@@ -57,7 +57,6 @@ func runDetached[T any](ctx context.Context, s *Session, fn func(context.Context
 				}
 			}
 		}()
-		defer session.Catch(&r.err)
 		r.v, r.err = fn(w, s.in(w))
 	})
 	if !started {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/conn"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/internal/session"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
@@ -26,7 +25,6 @@ func (s *Session) EnsurePath(ctx context.Context, path string) (created bool, er
 }
 
 func (s *Session) ensure(ctx context.Context, path string) (created bool, err error) {
-	defer session.Catch(&err)
 	if s.bound.Existing && len(path) <= len(s.bound.Chroot) {
 		return false, s.bound.NoChroot()
 	}

@@ -56,8 +56,6 @@ func MultiHeld(ctx context.Context, grants []*Grant, ops ...any) (answers []zk.M
 		return nil, g.recipe.Wrap(session.ErrNilContext)
 	}
 
-	defer session.Catch(&err)
-
 	f := &fenced{grants: grants, session: g.session.of(ctx)}
 	if err := f.prepare(ops); err != nil {
 		return nil, g.recipe.Wrap(err)

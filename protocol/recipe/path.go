@@ -28,7 +28,6 @@ func ValidatePath(path string) error { return layout.ValidatePath(path) }
 
 // validate checks a recipe's client, path and data before any I/O.
 func validate(c *session.Access, path string, data []byte) (err error) {
-	defer session.Catch(&err)
 	if c == nil {
 		return session.ErrNoClient
 	}
