@@ -140,3 +140,18 @@ func TestKeysMayBeRememberedForASecond(t *testing.T) {
 		require.NoError(t, offerKeyK(t.Context(), q))
 	})
 }
+
+// Offers that wake a producer and are gone before its next round don't make it keep its turn.
+func TestTurnEndsAfterOffersThatAreGone(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		_, q, other := racing(t, srv)
+		for range 2 {
+			time.Sleep(time.Millisecond)
+			go q.Offer(suite.Asked(t.Context(), 2), []byte("gone"))
+		}
+		time.Sleep(time.Millisecond)
+		began := time.Now()
+		offer(t, other, "d")
+		require.Less(t, time.Since(began), 500*time.Millisecond)
+	})
+}

@@ -110,9 +110,12 @@ func (p *producer) serve(life context.Context) {
 	p.endTurn()
 }
 
-// rest ends the presence after a moment without offers. It reports false if an offer has come.
+// rest ends the turn, and the presence after a moment without offers. It reports false if an offer
+// has come.
 func (p *producer) rest(life context.Context) bool {
-	p.linger(life)
+	if p.linger(life); p.bound.turn != nil {
+		return false
+	}
 	if p.presence.name == "" {
 		return true
 	}

@@ -155,6 +155,28 @@ func Breaking(link *recipestest.Link, op recipestest.Op) (protocol.ConnectOption
 	}), left
 }
 
+// Asked returns a context that is cancelled when it is asked for its error, after it has been asked n
+// times.
+func Asked(ctx context.Context, n int) context.Context {
+	a := new(asked)
+	a.Context, a.cancel = context.WithCancel(ctx)
+	a.left.Store(int64(n))
+	return a
+}
+
+type asked struct {
+	context.Context
+	cancel context.CancelFunc
+	left   atomic.Int64
+}
+
+func (a *asked) Err() error {
+	if a.left.Add(-1) < 0 {
+		a.cancel()
+	}
+	return a.Context.Err()
+}
+
 // Must calls a verb that must succeed within [Limit].
 func Must[L any](t *testing.T, verb func(context.Context) (L, error)) L {
 	t.Helper()

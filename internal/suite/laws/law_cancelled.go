@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 // Cancelled ends the ctx of a call at each of its packets, while the server is 60 ms away. The call
@@ -35,20 +36,6 @@ func Cancelled(t *testing.T, p *Player) {
 	}})
 }
 
-// An asked context ends when it is asked for the nth time.
-type asked struct {
-	context.Context
-	cancel context.CancelFunc
-	left   atomic.Int64
-}
-
-func (a *asked) Err() error {
-	if a.left.Add(-1) < 0 {
-		a.cancel()
-	}
-	return a.Context.Err()
-}
-
 // asked has calls come just after another call, and be gone once they have been asked some times
 // whether they are.
 func (sc *scene) asked(s *Stage, v Verb, _ int) {
@@ -60,21 +47,18 @@ func (sc *scene) asked(s *Stage, v Verb, _ int) {
 	s.rest()
 	before := s.Own("")
 
-	for n := range int64(8) {
+	for n := range 8 {
 		if n > 0 {
 			must(v.prepare())
 		}
 		again()
 		call.Call = func(ctx context.Context) (*Held, error) {
-			a := &asked{Context: ctx}
-			a.Context, a.cancel = context.WithCancel(ctx)
-			a.left.Store(n)
-			return v.Call(a)
+			return v.Call(suite.Asked(ctx, n))
 		}
 		s.do(call, s.ctx).back()
 		s.rest()
 		if after := s.Own(""); len(after) > len(before) {
-			sc.note("it is cancelled as it is asked", strconv.Itoa(int(n)), fmt.Sprint("! nodes stay: ", after))
+			sc.note("it is cancelled as it is asked", strconv.Itoa(n), fmt.Sprint("! nodes stay: ", after))
 		}
 	}
 }
