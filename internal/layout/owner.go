@@ -1,7 +1,8 @@
 package layout
 
 import (
-	"fmt"
+	"encoding/binary"
+	"encoding/hex"
 	"strconv"
 	"strings"
 )
@@ -15,7 +16,14 @@ type Owner struct {
 
 // String returns the owner as it's written in a node's name: 16 hex digits, a hyphen and 8 more
 // digits.
-func (o Owner) String() string { return fmt.Sprintf("%016x-%08x", uint64(o.Session), o.Nonce) }
+func (o Owner) String() string {
+	session, nonce := make([]byte, 0, 8), make([]byte, 0, 4)
+	session = binary.BigEndian.AppendUint64(session, uint64(o.Session))
+	nonce = binary.BigEndian.AppendUint32(nonce, o.Nonce)
+	text := hex.AppendEncode(make([]byte, 0, ownerLength), session)
+	// fmt needs so much stack that the goroutine of each lock would have to grow for it.
+	return string(hex.AppendEncode(append(text, '-'), nonce))
+}
 
 const ownerLength = 16 + 1 + 8
 

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -14,11 +13,11 @@ import (
 // Create, Set, Delete, Multi and MultiSize are documented in package protocol/recipe.
 func Create(c *zk.Conn, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
 	s := sessionOf(c)
-	if err := cmp.Or(failureOf(acl), s.Refuse(headerSize+createSize(path, data, acl))); err != nil {
+	if err := s.Refuse(headerSize + createSize(path, data, acl)); err != nil {
 		return "", err
 	}
 
-	d, err := s.draw(&zk.CreateRequest{Path: path, Flags: flags})
+	d, err := s.draw(&zk.CreateRequest{Path: path, Acl: acl, Flags: flags})
 	if err != nil {
 		return "", err
 	}
@@ -49,11 +48,6 @@ func Delete(c *zk.Conn, path string, version int32) error {
 
 func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
 	s := sessionOf(c)
-	for _, op := range ops {
-		if create, ok := op.(*zk.CreateRequest); ok && failureOf(create.Acl) != nil {
-			return nil, failureOf(create.Acl)
-		}
-	}
 	if err := s.Refuse(MultiSize(ops...)); err != nil {
 		return nil, err
 	}
@@ -129,8 +123,17 @@ func sessionOf(c *zk.Conn) *Session {
 	return &Session{Setup: &Setup{Ensemble: &conn.Ensemble{Limit: conn.DefaultLimit}}}
 }
 
-// draw enters the creates of a transaction into the account.
+// draw enters the creates of a transaction into the account. It returns the error of an ACL function
+// that has failed.
 func (s *Session) draw(ops ...any) (*draft, error) {
+	for _, op := range ops {
+		if create, ok := op.(*zk.CreateRequest); ok {
+			if err := failureOf(create.Acl); err != nil {
+				return nil, err
+			}
+		}
+	}
+
 	d, err := s.account.draw(ops...)
 	if err != nil {
 		s.client.recount(s)
