@@ -54,6 +54,10 @@ type draft struct {
 	account *account
 	made    []creation
 	gone    []string // the paths that it deletes
+	room    struct { // for one of each, which is what most requests have
+		made [1]creation
+		gone [1]string
+	}
 }
 
 // A creation is an ephemeral node that a request creates.
@@ -66,7 +70,8 @@ type creation struct {
 // draw enters the creates of a transaction into the account, or returns [ErrSessionFull]. The
 // transaction's deletes make room. A node that it creates and deletes takes none.
 func (a *account) draw(ops ...any) (*draft, error) {
-	d := draft{account: a}
+	d := &draft{account: a}
+	d.made, d.gone = d.room.made[:0], d.room.gone[:0]
 
 	for i, op := range ops { // the last operation on a path decides
 		switch op := op.(type) {
@@ -110,7 +115,7 @@ func (a *account) draw(ops ...any) (*draft, error) {
 		return nil, fmt.Errorf("%w: its ephemeral nodes take %d bytes, and %d are the limit", ErrSessionFull, a.used, maxEphemeral)
 	}
 
-	return &d, nil
+	return d, nil
 }
 
 // end notes the outcome of the request and returns its error. names are the paths that the server
