@@ -277,7 +277,7 @@ func (p *producer) send(life context.Context) {
 	case sent == nil:
 		p.fail(err, p.offers.Pending()...)
 	default:
-		p.fail(err, sent...)
+		p.fail(err, beside(sent, failed)...)
 	}
 }
 
@@ -324,8 +324,7 @@ func (p *producer) checks(sent []*offer) (ops []any) {
 	return ops
 }
 
-// If the failed operation is about a key, culprit returns the offer with that key. Any other
-// operation would fail for all offers.
+// If the failed operation is about a key, culprit returns the offer with that key.
 func culprit(sent []*offer, failed int) *offer {
 	for _, o := range sent {
 		if o.key != "" && failed > o.at && failed < o.at+o.operations {
@@ -333,6 +332,15 @@ func culprit(sent []*offer, failed int) *offer {
 		}
 	}
 	return nil
+}
+
+// beside returns the offers into the directory of the failed entry (delayed entries have their
+// own). The operation would fail for all of them. If no entry failed, it returns all offers.
+func beside(sent []*offer, failed int) []*offer {
+	i := slices.IndexFunc(sent, func(o *offer) bool { return failed >= o.at && failed < o.at+o.operations })
+	return slices.DeleteFunc(slices.Clone(sent), func(o *offer) bool {
+		return i >= 0 && path.Dir(o.prefix) != path.Dir(sent[i].prefix)
+	})
 }
 
 // recreate creates nodes that offers need and that are gone.

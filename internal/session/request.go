@@ -49,9 +49,9 @@ func Delete(c *zk.Conn, path string, version int32) error {
 
 func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
 	s := sessionOf(c)
-	for _, op := range ops {
+	for i, op := range ops {
 		if create, ok := op.(*zk.CreateRequest); ok && failureOf(create.Acl) != nil {
-			return nil, failureOf(create.Acl)
+			return refusal(ops, i, failureOf(create.Acl))
 		}
 	}
 	if err := s.Refuse(MultiSize(ops...)); err != nil {
@@ -60,7 +60,7 @@ func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
 
 	d, err := s.draw(ops...)
 	if err != nil {
-		return nil, err
+		return refusal(ops, lastEphemeral(ops), err)
 	}
 
 	answers, err := c.Multi(ops...)
@@ -74,6 +74,23 @@ func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
 	}
 
 	return answers, d.end(conn.DeniedIn(err, answers, ops), names...)
+}
+
+// refusal returns the answers to a transaction that isn't sent because of operation i, as if the
+// server had refused that operation: several callers can share the transaction.
+func refusal(ops []any, i int, err error) ([]zk.MultiResponse, error) {
+	answers := make([]zk.MultiResponse, len(ops))
+	answers[i].Error = err
+	return answers, err
+}
+
+func lastEphemeral(ops []any) (last int) {
+	for i, op := range ops {
+		if create, ok := op.(*zk.CreateRequest); ok && create.Flags&zk.FlagEphemeral != 0 {
+			last = i
+		}
+	}
+	return last
 }
 
 func MultiSize(ops ...any) int {
