@@ -1,7 +1,7 @@
 package queue_test
 
 import (
-	"strings"
+	"regexp"
 	"testing"
 	"time"
 
@@ -18,13 +18,16 @@ import (
 func TestRefusalIsForItsCallAlone(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, path := srv.Link(t), srv.Root(t)+"/q"
-		c := link.Client(t, protocol.WithACLFor(func(path string) []zk.ACL {
-			if strings.HasSuffix(path, "/bad") {
-				panic("x")
-			}
-			return nil
-		}))
-		q := queue.New(c, path)
+		failing := func(names string) *protocol.Client {
+			return link.Client(t, protocol.WithACLFor(func(path string) []zk.ACL {
+				if regexp.MustCompile(names).MatchString(path) {
+					panic("x")
+				}
+				return nil
+			}))
+		}
+		c := failing("/bad$")
+		var q *queue.Queue
 		alone := func(want string, calls ...func() error) {
 			t.Helper()
 			link.Delay(20 * time.Millisecond)
@@ -44,7 +47,12 @@ func TestRefusalIsForItsCallAlone(t *testing.T) {
 			_, err := q.OfferAfter(t.Context(), time.Second, nil)
 			return err
 		}
-		require.NoError(t, offerKeyK(t.Context(), q))
+		keyed := func() error { return offerKeyK(t.Context(), q) }
+		q = queue.New(failing("/keys|/delayed/[0-9]*$"), path)
+		alone("panicked", good, keyed, good)
+		alone("panicked", good, delayed, good)
+		q = queue.New(c, path)
+		require.NoError(t, keyed())
 		require.NoError(t, delayed())
 		alone("panicked", good, func() error {
 			_, err := q.OfferKey(t.Context(), "bad", nil)
