@@ -61,8 +61,8 @@ func (v *View) callACLFor(path string) []zk.ACL {
 
 var errACLBlocks = errors.New("ACL function doesn't return")
 
-// failedScheme is the scheme of an ACL that only has the error of the ACL function. An ACL is needed
-// in many places, also in the background, but sent in two.
+// failedScheme is the scheme of an ACL that only has the error of the ACL function. An ACL is
+// needed in many places, also in the background, but sent in two.
 const failedScheme = "\x00failed"
 
 // failureOf returns the error of the ACL function that has returned acl, or nil.
