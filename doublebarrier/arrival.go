@@ -266,5 +266,10 @@ func (a *arrival) admit(ctx context.Context, s *recipe.Session, g *gate) (*Entry
 		return nil, fmt.Errorf("%w: %w", errCounted, err)
 	}
 	e.grant, e.session = grant, grant.Session()
+	grant.AfterFunc(func() {
+		if errors.Is(grant.Err(), protocol.ErrLost) {
+			e.outlast(e.session)
+		}
+	})
 	return e, nil
 }

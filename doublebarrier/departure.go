@@ -14,8 +14,9 @@ const few = 4
 
 // depart deletes the member, and closes the gate if it was the last.
 //
-// The opener goes on in the background until the round ends. Its Leave may end earlier, and then
-// the nodes of the gate would stay for as long as its session lives.
+// The opener goes on in the background until the round ends (also if another client has deleted its
+// member). Its Leave may end earlier, and then the nodes of the gate would stay for as long as its
+// session lives.
 func (e *Entry) depart(ctx context.Context, s *recipe.Session, node string) error {
 	g := e.gate
 	number, err := g.leave(ctx, s, node)
@@ -34,12 +35,17 @@ func (e *Entry) depart(ctx context.Context, s *recipe.Session, node string) erro
 
 	// The last member closes the gate.
 	e.over = rest == 0 && g.close(ctx, s) == nil
-
-	opener, _, _ := recipe.ParseOwner(g.id + "-")
-	if !e.over && opener.Session == s.ID() {
-		s.Go(func(ctx context.Context, s *recipe.Session) { g.awaitEnd(ctx, s, e.orphaned) })
+	if !e.over {
+		e.outlast(s)
 	}
 	return nil
+}
+
+// outlast closes the gate in the background when the round ends, if the session has opened it.
+func (e *Entry) outlast(s *recipe.Session) {
+	if opener, _, _ := recipe.ParseOwner(e.gate.id + "-"); opener.Session == s.ID() {
+		s.Go(func(ctx context.Context, s *recipe.Session) { e.gate.awaitEnd(ctx, s, e.orphaned) })
+	}
 }
 
 // leave deletes the member and counts that at the ID node. It returns how many have left so, or 0

@@ -141,6 +141,17 @@ func TestDoLeavesInAnyCase(t *testing.T) {
 	}
 }
 
+// No gate stays, either, if an operator deletes members that are inside.
+func TestGateOfDeletedMembersGoes(t *testing.T) {
+	play(t, 2, func(s *scene) {
+		for range s.inside(2) {
+			s.delete(s.process() + "/" + s.members()[0])
+		}
+		time.Sleep(time.Minute)
+		s.False(s.exists(s.path + "/ready"))
+	})
+}
+
 // Curator counts all nodes at the path, and we all below process. So neither sees the other.
 func TestPathOfCuratorsDoubleBarrierIsRefused(t *testing.T) {
 	play(t, 1, func(s *scene) {

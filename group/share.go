@@ -247,7 +247,14 @@ func (s *share) begin(item string) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.working[item] = cancel
 	s.running.Go(func() {
-		defer func() { // also if work calls Goexit
+		exits := true
+		defer func() {
+			if exits { // with Goexit, and perhaps again and again
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+				}
+			}
 			cancel()
 			select {
 			case s.ended <- item:
@@ -257,6 +264,7 @@ func (s *share) begin(item string) {
 		if err := s.hold(ctx, item); err != nil && ctx.Err() == nil {
 			s.end(err)
 		}
+		exits = false
 	})
 }
 

@@ -370,7 +370,7 @@ func TestShareEndsWhenItsGroupCannotBeListed(t *testing.T) {
 	})
 }
 
-// The lock is given back, too.
+// The lock is given back, too, and the work is called again after a second.
 func TestItemOfWorkThatExitsIsNotLeftAlone(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		m := join(t, group.New(srv.Client(t), srv.Root(t)+"/g"), "a", "")
@@ -385,6 +385,8 @@ func TestItemOfWorkThatExitsIsNotLeftAlone(t *testing.T) {
 				return nil
 			})
 		})
+		time.Sleep(500 * time.Millisecond)
+		require.EqualValues(t, 1, calls.Load())
 		suite.Soon(t, func() bool { return calls.Load() == 2 }, "called again")
 		cancel()
 		require.NoError(t, suite.Wait(t, shared))

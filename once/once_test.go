@@ -18,6 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 // After a failed run, the next run waits for a pause that grows (in whichever process it is).
@@ -361,4 +362,20 @@ func TestKeyThatWasMadeDoneMeanwhile(t *testing.T) {
 			requireDone(t, do(t, o, key, never))
 		}
 	})
+}
+
+// A record that may not be read is an error, and no wait for ever.
+func TestRecordOfAFailureThatMayNotBeRead(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		o := once.New(srv.Client(t, protocol.WithACLFor(func(path string) []zk.ACL {
+			if strings.HasSuffix(path, "/open") {
+				return zk.WorldACL(zk.PermAll &^ zk.PermRead)
+			}
+			return nil
+		})), srv.Root(t)+"/once")
+		fail := func(context.Context, *once.Run) error { return errFailed }
+		require.ErrorIs(t, do(t, o, "key", fail).err, errFailed)
+		_, err := o.Do(suite.Within(t, time.Minute), "key", fail)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+	}, recipestest.WithConfig(embedded.Config{Version: "3.9"}))
 }

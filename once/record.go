@@ -76,8 +76,10 @@ func (o *Once) begin(ctx context.Context, g *recipe.Grant, name string) (start, 
 		if done, err := o.isDone(ctx, s, name); done || err != nil {
 			return start{done: done}, err
 		}
-		open, _ := s.Exists(ctx, o.openPath(name))
-		if open == nil { // the next attempt finds out why
+		open, err := s.Exists(ctx, o.openPath(name))
+		if err != nil {
+			return start{}, err
+		} else if open == nil { // the next attempt finds out why
 			continue
 		}
 

@@ -52,8 +52,10 @@ func TestSessionIsFullBeforeAServerCannotEndIt(t *testing.T) {
 		long := root + "/" + strings.Repeat("g", 9000)
 		creates, multis := link.Count(recipestest.OpCreate), link.Count(recipestest.OpMulti)
 		require.ErrorIs(t, view.Create(suite.Lasting(t), long, nil, zk.FlagEphemeral), protocol.ErrSessionFull)
-		_, err := view.Multi(suite.Lasting(t), &zk.CreateRequest{Path: long, Flags: zk.FlagEphemeralSequential})
+		answers, err := view.Multi(suite.Lasting(t),
+			&zk.CreateRequest{Path: root + "/g"}, &zk.CreateRequest{Path: long, Flags: zk.FlagEphemeralSequential})
 		require.ErrorIs(t, err, protocol.ErrSessionFull)
+		require.ErrorIs(t, answers[1].Error, protocol.ErrSessionFull)
 		_, err = suite.LineAt(c, long).Enter(suite.Lasting(t), suite.Request)
 		require.ErrorIs(t, err, protocol.ErrSessionFull)
 		require.Equal(t, creates, link.Count(recipestest.OpCreate))

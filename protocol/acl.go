@@ -42,7 +42,8 @@ func WithACL(acl []zk.ACL) Option {
 //
 // f gets the path as given (without the number of a sequential node). For the chroot and the nodes
 // above it, f gets "/". f must return at once, and the same for the same path. It must be safe for
-// concurrent use. If it panics or ends its goroutine, the call that needs the ACL returns an error.
+// concurrent use. If it panics, ends its goroutine or blocks for a session timeout, the call that
+// needs the ACL returns an error.
 //
 // The last WithACL or WithACLFor counts.
 func WithACLFor(f func(path string) []zk.ACL) Option {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -354,6 +355,19 @@ func TestRequestsAtRest(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRefusedProofsArePaced calls a session that has been idle, so that a write is due just after a
+// sync. In virtual time both are sent at the same moment.
+func TestRefusedProofsArePaced(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		s := suite.Session(t, link.Client(t))
+		time.Sleep(time.Minute)
+		link.Fail(recipestest.OpDelete, "", int32(zkwire.CodeThrottled), 1000)
+		require.Error(t, s.Fence(suite.Within(t, time.Second)))
+		require.Less(t, link.Count(recipestest.OpDelete), 30)
+	})
 }
 
 // TestGrantAfterAnIdleWait grants a lock to a waiter at each phase of the pings. Until then the

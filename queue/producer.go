@@ -100,8 +100,8 @@ func newProducer(s *site, how offering, turns *line.Line) *producer {
 // serve sends one transaction after the other while there are offers.
 func (p *producer) serve(life context.Context) {
 	for pending := range p.offers.Rounds(func() bool { return p.rest(life) }) {
-		if err := p.prepare(life, pending); err != nil {
-			p.fail(err, pending...)
+		if lacking, err := p.prepare(life, pending); err != nil {
+			p.fail(err, lacking...)
 		} else if p.admit(life, pending) {
 			p.send(life)
 		}
@@ -151,11 +151,11 @@ func (p *producer) fits(items [][]byte) error {
 }
 
 // prepare makes sure that the receipt and the queue exist. It reads the facts that pending offers
-// rely on.
-func (p *producer) prepare(life context.Context, pending []*offer) error {
+// rely on. With an error, it returns the offers that can't be sent without them.
+func (p *producer) prepare(life context.Context, pending []*offer) (lacking []*offer, err error) {
 	node, err := p.presence.use(life)
 	if err != nil {
-		return err
+		return pending, err
 	}
 
 	if node != p.receipt.node {
@@ -163,20 +163,19 @@ func (p *producer) prepare(life context.Context, pending []*offer) error {
 		p.bound.readAt = time.Time{}
 	}
 
-	for _, o := range pending {
-		if o.key != "" && !p.keys.known {
-			if err := p.keys.look(life); err != nil {
-				return err
-			}
+	keyed := slices.DeleteFunc(slices.Clone(pending), func(o *offer) bool { return o.key == "" })
+	if len(keyed) > 0 && !p.keys.known {
+		if err := p.keys.look(life); err != nil {
+			return keyed, err
 		}
 	}
 
 	// Nothing is known of the queue, or it was created again, or its numbers can have begun again.
 	if p.next < 0 || p.exhausted(pending[0]) {
-		return p.look(life)
+		return pending, p.look(life)
 	}
 
-	return nil
+	return nil, nil
 }
 
 // exhausted reports whether the queue has too few numbers left for an offer.
@@ -266,9 +265,7 @@ func (p *producer) send(life context.Context) {
 	case errors.Is(err, zk.ErrNoNode) && p.bound.turn != nil && failed == operations:
 		p.endTurn()
 	case errors.Is(err, zk.ErrNoNode):
-		if err := p.recreate(life, sent); err != nil {
-			p.fail(err, sent...)
-		}
+		p.recreate(life, sent)
 	case culprit != nil && errors.Is(err, zk.ErrNodeExists):
 		// Its key was offered before.
 		p.offers.Answer(nil, culprit)
@@ -277,7 +274,7 @@ func (p *producer) send(life context.Context) {
 	case sent == nil:
 		p.fail(err, p.offers.Pending()...)
 	default:
-		p.fail(err, sent...)
+		p.fail(err, beside(sent, failed)...)
 	}
 }
 
@@ -324,8 +321,7 @@ func (p *producer) checks(sent []*offer) (ops []any) {
 	return ops
 }
 
-// If the failed operation is about a key, culprit returns the offer with that key. Any other
-// operation would fail for all offers.
+// If the failed operation is about a key, culprit returns the offer with that key.
 func culprit(sent []*offer, failed int) *offer {
 	for _, o := range sent {
 		if o.key != "" && failed > o.at && failed < o.at+o.operations {
@@ -335,16 +331,32 @@ func culprit(sent []*offer, failed int) *offer {
 	return nil
 }
 
-// recreate creates nodes that offers need and that are gone.
-func (p *producer) recreate(life context.Context, sent []*offer) error {
+// beside returns the offers into the directory of the failed entry (delayed entries have their
+// own). The operation would fail for all of them. If no entry failed, it returns all offers.
+func beside(sent []*offer, failed int) []*offer {
+	i := slices.IndexFunc(sent, func(o *offer) bool { return failed >= o.at && failed < o.at+o.operations })
+	return slices.DeleteFunc(slices.Clone(sent), func(o *offer) bool {
+		return i >= 0 && path.Dir(o.prefix) != path.Dir(sent[i].prefix)
+	})
+}
+
+// recreate creates nodes that offers need and that are gone. It answers the offers for which that
+// fails.
+func (p *producer) recreate(life context.Context, sent []*offer) {
 	p.bound.readAt, p.next, p.keys.known = time.Time{}, -1, false
-	nodes := []string{receiptsNode}
+	if err := p.ensure(life, p.session, receiptsNode); err != nil {
+		p.fail(err, sent...)
+		return
+	}
+
 	for _, o := range sent {
-		if o.due != 0 {
-			nodes = append(nodes, bucketOf(o.due))
+		if o.due == 0 {
+			continue
+		}
+		if err := p.ensure(life, p.session, bucketOf(o.due)); err != nil {
+			p.fail(err, o)
 		}
 	}
-	return p.ensure(life, p.session, nodes...)
 }
 
 // deliver answers the offers of an executed transaction. They get their IDs unless the server's

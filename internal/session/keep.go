@@ -47,6 +47,7 @@ func (s *Session) keep() {
 
 	var pending proofs     // not answered yet
 	var sent time.Time     // when the last proof was sent
+	var refused bool       // the latest answer to a proof renewed nothing
 	var slow time.Duration // how long an answer can take after slow answers; at first 0
 	for s.Err() == nil {
 		if s.Conn.Ended() {
@@ -75,7 +76,7 @@ func (s *Session) keep() {
 
 		// An answer that is late, or renews nothing, must not make keep spin.
 		soon := trust.Soon.Of(timeout)
-		if sent.After(s.trust.Confirmed()) {
+		if refused || sent.After(s.trust.Confirmed()) {
 			due = trust.Later(due, sent.Add(soon))
 		}
 
@@ -132,7 +133,7 @@ func (s *Session) keep() {
 				slow = 2 * took
 			}
 
-			pending = pending[1:]
+			pending, refused = pending[1:], !answered
 		case <-s.wake:
 		case <-timer.C:
 		}

@@ -17,7 +17,7 @@ func Create(c *zk.Conn, path string, data []byte, flags int32, acl []zk.ACL) (st
 		return "", err
 	}
 
-	d, err := s.draw(&zk.CreateRequest{Path: path, Acl: acl, Flags: flags})
+	d, _, err := s.draw(&zk.CreateRequest{Path: path, Acl: acl, Flags: flags})
 	if err != nil {
 		return "", err
 	}
@@ -52,9 +52,12 @@ func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
 		return nil, err
 	}
 
-	d, err := s.draw(ops...)
+	d, culprit, err := s.draw(ops...)
 	if err != nil {
-		return nil, err
+		// As if the server had refused that operation: several callers can share the transaction.
+		answers := make([]zk.MultiResponse, len(ops))
+		answers[culprit].Error = err
+		return answers, err
 	}
 
 	answers, err := c.Multi(ops...)
@@ -123,22 +126,28 @@ func sessionOf(c *zk.Conn) *Session {
 	return &Session{Setup: &Setup{Ensemble: &conn.Ensemble{Limit: conn.DefaultLimit}}}
 }
 
-// draw enters the creates of a transaction into the account. It returns the error of an ACL function
-// that has failed.
-func (s *Session) draw(ops ...any) (*draft, error) {
-	for _, op := range ops {
-		if create, ok := op.(*zk.CreateRequest); ok {
-			if err := failureOf(create.Acl); err != nil {
-				return nil, err
-			}
+// draw enters the creates of a transaction into the account. If there is no room, or an ACL function
+// has failed, it returns which operation is the culprit: the last that needs room, or the first with
+// such an ACL.
+func (s *Session) draw(ops ...any) (d *draft, culprit int, err error) {
+	for i, op := range ops {
+		create, ok := op.(*zk.CreateRequest)
+		if !ok {
+			continue
+		}
+		if err := failureOf(create.Acl); err != nil {
+			return nil, i, err
+		}
+		if create.Flags&zk.FlagEphemeral != 0 {
+			culprit = i
 		}
 	}
 
-	d, err := s.account.draw(ops...)
+	d, err = s.account.draw(ops...)
 	if err != nil {
 		s.client.recount(s)
 	}
-	return d, err
+	return d, culprit, err
 }
 
 // Refuse returns an error if a request of this size exceeds the limit.

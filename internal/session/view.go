@@ -48,15 +48,21 @@ func (v *View) callACLFor(path string) []zk.ACL {
 	if v.AnyACL { // which no function of the user's returns
 		return v.ACLFor(path)
 	}
-	acl, err := pace.Call(context.Background(), "ACL function", func() ([]zk.ACL, error) { return v.ACLFor(path), nil }, nil)
+
+	// It is called where no caller's context is at hand, and while locks are held.
+	ctx, cancel := context.WithTimeoutCause(context.Background(), v.Setup.Timeout, errACLBlocks)
+	defer cancel()
+	acl, err := pace.Call(ctx, "ACL function", func() ([]zk.ACL, error) { return v.ACLFor(path), nil }, nil)
 	if err != nil {
 		return []zk.ACL{{Scheme: failedScheme, ID: err.Error()}}
 	}
 	return acl
 }
 
-// failedScheme is the scheme of an ACL that only has the error of the ACL function. An ACL is needed
-// in many places, also in the background, but sent in two.
+var errACLBlocks = errors.New("ACL function doesn't return")
+
+// failedScheme is the scheme of an ACL that only has the error of the ACL function. An ACL is
+// needed in many places, also in the background, but sent in two.
 const failedScheme = "\x00failed"
 
 // failureOf returns the error of the ACL function that has returned acl, or nil.

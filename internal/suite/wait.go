@@ -155,8 +155,8 @@ func Breaking(link *recipestest.Link, op recipestest.Op) (protocol.ConnectOption
 	}), left
 }
 
-// Asked returns a context that is cancelled when it is asked for its error, after it has been asked n
-// times.
+// Asked returns a context that is cancelled when it is asked for its error, after it has been asked
+// n times.
 func Asked(ctx context.Context, n int) context.Context {
 	a := new(asked)
 	a.Context, a.cancel = context.WithCancel(ctx)

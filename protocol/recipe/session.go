@@ -73,7 +73,8 @@ func bind(s *protocol.Session, c *protocol.Client, r *Recipe, patient bool) *Ses
 }
 
 // ACL returns the view's ACL for a node that is created through s. The path has no chroot. The name
-// of a sequential node has no number yet.
+// of a sequential node has no number yet. If the user's ACL function fails, so does each request
+// with the ACL.
 func (s *Session) ACL(path string) []zk.ACL { return s.bound.View.ACL(path) }
 
 // Servers returns the addresses in the client's connect string, in alphabetical order.

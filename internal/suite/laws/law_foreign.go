@@ -85,16 +85,19 @@ var habits = []habit{
 func Foreign(t *testing.T, p *Player) {
 	title := "Whether leases end in time while code of the user's own misbehaves."
 	p.law(t, law{name: "foreign", title: title, embedded: true, most: 250, cells: func(sc *scene) {
-		for _, h := range habits[len(habits)-2:] {
-			var left atomic.Int64 // calls until one fails
+		for _, h := range slices.Concat(habits[:1], habits[len(habits)-2:]) {
+			var left atomic.Int64     // calls until one fails
+			var release chan struct{} // of the bubble
 			acl := protocol.WithACLFor(func(string) []zk.ACL {
 				if left.Add(-1) == 0 {
-					h.do(nil, nil)
+					h.do(nil, release)
 				}
 				return nil
 			})
 			for n := range int64(6) {
 				sc.cell(fmt.Sprint("its ACL function ", h.name, " ", n), setting{client: []protocol.ConnectOption{acl}}, func(s *Stage, v Verb, base int) {
+					release = make(chan struct{})
+					defer close(release)
 					left.Store(n + 1)
 					o := s.do(v, s.ctx)
 					left.Store(0)
