@@ -178,7 +178,7 @@ func (a *asked) Err() error {
 }
 
 // Must calls a verb that must succeed within [Limit].
-func Must[L any](t *testing.T, verb func(context.Context) (L, error)) L {
+func Must[L any](t testing.TB, verb func(context.Context) (L, error)) L {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Limit)
 	defer cancel()

@@ -28,13 +28,11 @@ func TestWatchOnAMissingNodeIsCurrentAfterAReconnect(t *testing.T) {
 		_, err := s.Watch(path).Ready(suite.Lasting(t))
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		watch := s.WatchChildren(path)
-		stat, err := watch.Ready(suite.Lasting(t))
-		require.NoError(t, err)
+		stat := suite.Must(t, watch.Ready)
 		require.Nil(t, stat)
 
 		suite.Reconnect(t, link, c)
-		same, err := watch.Current(suite.Lasting(t))
-		require.NoError(t, err)
+		same := suite.Must(t, watch.Current)
 		require.True(t, same)
 		suite.Ensure(t, s, path)
 		suite.Wait(t, watch.Changed())
@@ -111,8 +109,7 @@ func TestChangeIsFoundBeforeWatchesAreSetAgain(t *testing.T) {
 				suite.Ensure(t, s, path)
 				watch, sharer := s.Watch(path), s.Watch(path)
 				for _, w := range []*recipe.Watch{watch, sharer} {
-					_, err := w.Ready(suite.Lasting(t))
-					require.NoError(t, err)
+					suite.Must(t, w.Ready)
 				}
 
 				gate.Shut()
@@ -147,18 +144,15 @@ func TestWatchAsksOnceAfterAReconnect(t *testing.T) {
 		s := suite.Session(t, c)
 		suite.Ensure(t, s, path)
 		first := s.Watch(path)
-		_, err := first.Ready(suite.Lasting(t))
-		require.NoError(t, err)
+		suite.Must(t, first.Ready)
 		suite.Reconnect(t, link, c)
 		synctest.Wait()
 		asked := link.Count(recipestest.OpExists)
 
 		second := s.Watch(path)
-		same, err := second.Current(suite.Lasting(t))
-		require.NoError(t, err)
+		same := suite.Must(t, second.Current)
 		require.True(t, same)
-		_, err = second.Ready(suite.Lasting(t))
-		require.NoError(t, err)
+		suite.Must(t, second.Ready)
 		require.ErrorIs(t, second.Wait(suite.Within(t, time.Second)), context.DeadlineExceeded)
 
 		require.Equal(t, asked+1, link.Count(recipestest.OpExists))
