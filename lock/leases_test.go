@@ -92,8 +92,7 @@ func TestLockAllWhoseContextEndsAfterALossSaysSo(t *testing.T) {
 		c, others := link.Client(t), locksAt(srv.Client(t), root, "a", "b", "c")
 		node := func(i int) string { return suite.Await(t, 1, others[i].Contenders)[0].Node }
 		blocker := suite.Must(t, others[2].Lock)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := suite.Within(t, time.Minute)
 		ended := suite.Later(func() error {
 			_, err := lock.LockAll(ctx, locksAt(c, root, "a", "b", "c")...)
 			return err

@@ -139,8 +139,7 @@ func TestPageTouchesOnlyWhatHasChanged(t *testing.T) {
 
 	// A contender comes and another goes, in one of a thousand rows.
 	changed := fmt.Sprintf("%s/%04d", root, 500)
-	ctx, cancel := context.WithTimeout(t.Context(), browsing)
-	defer cancel()
+	ctx := suite.Within(t, browsing)
 	waiter := suite.Later(func() error { _, err := lock.New(client(t, s), changed).Lock(ctx); return err })
 	p.await(`%s.querySelector(".waiting")`, row(changed))
 	all := suite.Must(t, lock.New(client(t, s), changed).Contenders)

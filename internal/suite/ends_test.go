@@ -117,8 +117,7 @@ func TestEndlessVerbsAreNotBegunInVain(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			require.NoError(t, verb(ctx, c, srv.Root(t)+"/a"), name)
-			ctx, cancel = context.WithTimeout(t.Context(), 0)
-			defer cancel()
+			ctx = suite.Within(t, 0)
 			require.ErrorIs(t, verb(ctx, c, srv.Root(t)+"/a"), context.DeadlineExceeded, name)
 		}
 	})

@@ -258,8 +258,7 @@ func TestTreeThatChangesWithoutPauseStaysBelowTheRate(t *testing.T) {
 	browser.all()
 
 	began, before := time.Now(), link.Packets()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
+	ctx := suite.Within(t, 3*time.Second)
 	for i := 0; ctx.Err() == nil; i++ {
 		lock.New(c, fmt.Sprintf("%s/%d", root, i%10)).Do(ctx, func(context.Context, *lock.Lease) error { return nil })
 	}
