@@ -130,38 +130,36 @@ func (o observer) kinds(t *testing.T) (kinds []protocol.EventKind) {
 // left, and none is lost.
 func TestDowngradeThatIsGivenUpLeavesNothing(t *testing.T) {
 	for name, ends := range map[string]bool{"its ctx ends": true, "its back-off ends": false} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				path, link, events := srv.Root(t)+"/down", srv.Link(t), make(observer, 20)
-				c := link.Client(t, protocol.WithObserver(events),
-					protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
-				writing := must(t, write, rwlock.New(c, path))
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			path, link, events := srv.Root(t)+"/down", srv.Link(t), make(observer, 20)
+			c := link.Client(t, protocol.WithObserver(events),
+				protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+			writing := must(t, write, rwlock.New(c, path))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 
-				if ends {
-					link.Stall()
-				} else {
-					link.Fail(recipestest.OpMulti, "", throttled, 1)
-				}
-				downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
-				synctest.Wait()
-				if ends {
-					cancel()
-					require.ErrorIs(t, suite.Wait(t, downgraded), context.Canceled)
-					link.Heal()
-				} else {
-					require.ErrorIs(t, suite.Wait(t, downgraded), protocol.ErrThrottled)
-				}
-				require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
-				suite.Await(t, 0, rwlock.New(srv.Client(t), path).Contenders)
+			if ends {
+				link.Stall()
+			} else {
+				link.Fail(recipestest.OpMulti, "", throttled, 1)
+			}
+			downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
+			synctest.Wait()
+			if ends {
+				cancel()
+				require.ErrorIs(t, suite.Wait(t, downgraded), context.Canceled)
+				link.Heal()
+			} else {
+				require.ErrorIs(t, suite.Wait(t, downgraded), protocol.ErrThrottled)
+			}
+			require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
+			suite.Await(t, 0, rwlock.New(srv.Client(t), path).Contenders)
 
-				time.Sleep(time.Minute)
-				requests := link.Count(recipestest.OpAny)
-				time.Sleep(10 * time.Minute)
-				require.Equal(t, requests, link.Count(recipestest.OpAny), "proofs of a session that holds nothing")
-				require.NotContains(t, events.kinds(t), protocol.EventLost)
-			})
+			time.Sleep(time.Minute)
+			requests := link.Count(recipestest.OpAny)
+			time.Sleep(10 * time.Minute)
+			require.Equal(t, requests, link.Count(recipestest.OpAny), "proofs of a session that holds nothing")
+			require.NotContains(t, events.kinds(t), protocol.EventLost)
 		})
 	}
 }

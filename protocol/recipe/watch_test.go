@@ -101,37 +101,35 @@ func TestChangeIsFoundBeforeWatchesAreSetAgain(t *testing.T) {
 			return stat.Czxid == old.Czxid, err
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				link, path, other := srv.Link(t), srv.Root(t)+"/node", suite.Session(t, srv.Client(t))
-				gate := &suite.Gate{Op: recipestest.OpSetWatches}
-				s := suite.Session(t, link.Client(t, gate.Option(link)))
-				suite.Ensure(t, s, path)
-				watch, sharer := s.Watch(path), s.Watch(path)
-				for _, w := range []*recipe.Watch{watch, sharer} {
-					suite.Must(t, w.Ready)
-				}
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			link, path, other := srv.Link(t), srv.Root(t)+"/node", suite.Session(t, srv.Client(t))
+			gate := &suite.Gate{Op: recipestest.OpSetWatches}
+			s := suite.Session(t, link.Client(t, gate.Option(link)))
+			suite.Ensure(t, s, path)
+			watch, sharer := s.Watch(path), s.Watch(path)
+			for _, w := range []*recipe.Watch{watch, sharer} {
+				suite.Must(t, w.Ready)
+			}
 
-				gate.Shut()
-				link.Cut()
-				_, err := other.Multi(suite.Lasting(t), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
-				require.NoError(t, err)
-				link.Heal()
-				require.NoError(t, s.Sync(suite.Lasting(t), path))
-				synctest.Wait()
-				select {
-				case <-sharer.Changed():
-					require.Fail(t, "the server cannot have told of it")
-				default:
-				}
+			gate.Shut()
+			link.Cut()
+			_, err := other.Multi(suite.Lasting(t), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
+			require.NoError(t, err)
+			link.Heal()
+			require.NoError(t, s.Sync(suite.Lasting(t), path))
+			synctest.Wait()
+			select {
+			case <-sharer.Changed():
+				require.Fail(t, "the server cannot have told of it")
+			default:
+			}
 
-				same, err := find(watch, suite.Lasting(t))
+			same, err := find(watch, suite.Lasting(t))
 
-				require.NoError(t, err)
-				require.False(t, same)
-				suite.Wait(t, sharer.Changed())
-				gate.Open()
-			})
+			require.NoError(t, err)
+			require.False(t, same)
+			suite.Wait(t, sharer.Changed())
+			gate.Open()
 		})
 	}
 }
