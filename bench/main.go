@@ -50,7 +50,7 @@ func main() {
 }
 
 // bench measures everything that o selects, and prints each table as soon as it is complete.
-func bench(ctx context.Context, out io.Writer, o options) (err error) {
+func bench(ctx context.Context, out io.Writer, o options) error {
 	if o.time <= 0 {
 		return fmt.Errorf("time %v", o.time)
 	}
@@ -90,11 +90,9 @@ func benchOn(ctx context.Context, out io.Writer, o options, s *server) error {
 			t.add(w, rows)
 		}
 
-		if len(t.groups) == 0 {
-			continue
+		if len(t.groups) > 0 {
+			t.print(out)
 		}
-
-		t.print(out)
 	}
 
 	return nil

@@ -28,8 +28,7 @@ func TestObserveYieldsThePresentAndEveryChange(t *testing.T) {
 
 		a := campaign(t, srv.Client(t), path, "a")
 		require.Equal(t, "a", suite.Wait(t, early))
-		l, err := e.Leader(t.Context())
-		require.NoError(t, err)
+		l := suite.Must(t, e.Leader)
 		require.Equal(t, leaderOf(a, "a"), l)
 		late := observed(t, t.Context(), e)
 		require.Equal(t, "a", suite.Wait(t, late))
@@ -205,8 +204,7 @@ func TestCandidateBehindAWriterThatBecomesAReader(t *testing.T) {
 		path, link, looks := srv.Root(t)+"/mixed", srv.Link(t), &suite.Gate{Op: recipestest.OpGetData}
 		onlooker := election.New(link.Client(t, looks.Option(link)), path)
 		for _, meanwhile := range []bool{false, true} {
-			writing, err := rwlock.New(srv.Client(t), path, rwlock.WithData([]byte("ahead"))).Lock(suite.Lasting(t))
-			require.NoError(t, err)
+			writing := suite.Must(t, rwlock.New(srv.Client(t), path, rwlock.WithData([]byte("ahead"))).Lock)
 			won := stand(t, srv.Client(t), path, "behind", 1)
 			l := listen(t, election.New(srv.Client(t), path), "listener")
 			require.Equal(t, writing.Token(), suite.Wait(t, l.states).Leader.Token)
@@ -220,8 +218,7 @@ func TestCandidateBehindAWriterThatBecomesAReader(t *testing.T) {
 			time.Sleep(time.Second)
 			require.Equal(t, meanwhile, looks.Holding())
 
-			reading, err := writing.Downgrade(suite.Lasting(t))
-			require.NoError(t, err)
+			reading := suite.Must(t, writing.Downgrade)
 			looks.Open()
 			require.Equal(t, "ahead", suite.Wait(t, seen))
 			require.Greater(t, suite.Wait(t, l.states).Leader.Token, writing.Token())

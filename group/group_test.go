@@ -27,8 +27,7 @@ func TestMembersAreListedInOrderOfJoining(t *testing.T) {
 		first := join(t, group.New(b, path), "ant", "2")
 		second := join(t, group.New(a, path), "bee", "")
 
-		peers, err := group.New(b, path).Members(t.Context())
-		require.NoError(t, err)
+		peers := suite.Must(t, group.New(b, path).Members)
 		require.Equal(t, []string{"zebra=1", "ant=2", "bee="}, described(peers))
 		require.Equal(t, suite.Session(t, a).ID(), peers[0].Session)
 		require.Equal(t, suite.Session(t, b).ID(), peers[1].Session)
@@ -49,10 +48,9 @@ func TestForeignNodesAreNoMembers(t *testing.T) {
 		m := join(t, g, "a", "1")
 		s := suite.Session(t, c)
 		require.NoError(t, s.Create(t.Context(), path+"/persistent", []byte("x"), 0))
-		_, err := s.EnsurePath(t.Context(), path+"/container")
-		require.NoError(t, err)
+		suite.Ensure(t, s, path+"/container")
 		require.Equal(t, []string{"a=1"}, members(t, g))
-		_, err = g.TryJoin(t.Context(), "persistent", nil)
+		_, err := g.TryJoin(t.Context(), "persistent", nil)
 		require.ErrorIs(t, err, group.ErrNameTaken)
 		require.ErrorContains(t, err, "not a member's")
 		next := watch(t, group.New(srv.Client(t), path))
@@ -70,8 +68,7 @@ func TestMemberThatMayNotReadItsNode(t *testing.T) {
 		path := srv.Root(t) + "/g"
 		c := srv.Client(t)
 		g := group.New(c, path)
-		_, err := suite.Session(t, c).EnsurePath(t.Context(), path)
-		require.NoError(t, err)
+		suite.Ensure(t, suite.Session(t, c), path)
 		secret := srv.Client(t).With(protocol.WithACL([]zk.ACL{{Perms: zk.PermDelete, Scheme: "world", ID: "anyone"}}))
 
 		if suite.Has(t, srv, suite.HiddenStats) {
@@ -91,8 +88,7 @@ func TestMemberThatMayNotReadItsNode(t *testing.T) {
 func TestMemberOfAnotherIdentityIsListed(t *testing.T) {
 	eachVersion(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/g", srv.Client(t)
-		_, err := suite.Session(t, c).EnsurePath(t.Context(), path)
-		require.NoError(t, err)
+		suite.Ensure(t, suite.Session(t, c), path)
 		alice := srv.Client(t, protocol.WithAuth("digest", []byte("alice:secret")))
 		m := join(t, group.New(alice, path), "a", "x")
 		suite.CatchUp(t, c)
@@ -100,7 +96,7 @@ func TestMemberOfAnotherIdentityIsListed(t *testing.T) {
 		link := srv.Link(t)
 		for _, other := range []*protocol.Client{c, link.Client(t)} {
 			link.LoseReply(recipestest.OpCreate, 1)
-			_, err = group.New(other, path).TryJoin(suite.Lasting(t), "a", nil)
+			_, err := group.New(other, path).TryJoin(suite.Lasting(t), "a", nil)
 			require.ErrorIs(t, err, group.ErrNameTaken)
 		}
 		leave(t, m)

@@ -40,8 +40,7 @@ func joined(t testing.TB, m *group.Member, want bool) {
 // members lists a group, with the data: "a=1".
 func members(t testing.TB, g *group.Group) []string {
 	t.Helper()
-	peers, err := g.Members(suite.Lasting(t))
-	require.NoError(t, err)
+	peers := suite.Must(t, g.Members)
 	return described(peers)
 }
 

@@ -92,8 +92,7 @@ func TestLockAllWhoseContextEndsAfterALossSaysSo(t *testing.T) {
 		c, others := link.Client(t), locksAt(srv.Client(t), root, "a", "b", "c")
 		node := func(i int) string { return suite.Await(t, 1, others[i].Contenders)[0].Node }
 		blocker := suite.Must(t, others[2].Lock)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := suite.Within(t, time.Minute)
 		ended := suite.Later(func() error {
 			_, err := lock.LockAll(ctx, locksAt(c, root, "a", "b", "c")...)
 			return err
@@ -177,45 +176,43 @@ func TestLockAllOfOnePathOnTwoEnsembles(t *testing.T) {
 func TestLockAllOnTwoEnsemblesBeginsAgainAfterALoss(t *testing.T) {
 	for name, lost := range map[string]int{"first": 0, "second": 1} {
 		for _, silent := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " silent ", silent), func(t *testing.T) {
-				suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-					servers, ctx := []*recipestest.Server{srv, recipestest.Start(t, recipestest.WithInMemory())}, suite.Lasting(t)
-					links, clients := make([]*recipestest.Link, 2), make([]*protocol.Client, 2)
-					locks, others := make([]*lock.Mutex, 2), make([]*lock.Mutex, 2)
-					for i, s := range servers {
-						links[i] = s.Link(t)
-						c, err := protocol.Connect(ctx, fmt.Sprint("server", i, ":1"), protocol.WithDialer(links[i].Dial))
-						require.NoError(t, err)
-						t.Cleanup(func() { suite.Close(t, c) })
-						clients[i], locks[i], others[i] = c, lock.New(c, "/p"), lock.New(s.Client(t), "/p")
-					}
-					blocker := suite.Must(t, others[1].Lock)
-					id := suite.Session(t, clients[lost]).ID()
-					suite.Session(t, clients[1])
-					if silent {
-						links[1].Stall()
-					}
+			suite.Run(t, fmt.Sprint(name, " silent ", silent), func(t *testing.T, srv *recipestest.Server) {
+				servers, ctx := []*recipestest.Server{srv, recipestest.Start(t, recipestest.WithInMemory())}, suite.Lasting(t)
+				links, clients := make([]*recipestest.Link, 2), make([]*protocol.Client, 2)
+				locks, others := make([]*lock.Mutex, 2), make([]*lock.Mutex, 2)
+				for i, s := range servers {
+					links[i] = s.Link(t)
+					c, err := protocol.Connect(ctx, fmt.Sprint("server", i, ":1"), protocol.WithDialer(links[i].Dial))
+					require.NoError(t, err)
+					t.Cleanup(func() { suite.Close(t, c) })
+					clients[i], locks[i], others[i] = c, lock.New(c, "/p"), lock.New(s.Client(t), "/p")
+				}
+				blocker := suite.Must(t, others[1].Lock)
+				id := suite.Session(t, clients[lost]).ID()
+				suite.Session(t, clients[1])
+				if silent {
+					links[1].Stall()
+				}
 
-					var all *lock.Leases
-					ended := suite.Later(func() (err error) {
-						all, err = lock.LockAll(ctx, locks[1], locks[0])
-						return err
-					})
-					time.Sleep(time.Second)
-					before := suite.Await(t, 1, others[0].Contenders)[0].Token
-					servers[lost].ExpireSession(id)
-					time.Sleep(3 * time.Second)
-					again := suite.Await(t, 1, others[0].Contenders)[0].Token
-					require.Equal(t, lost == 0, again != before)
-					links[1].Heal()
-					suite.Unlock(t, blocker)
-					require.NoError(t, suite.Wait(t, ended))
-					require.NoError(t, all.Err())
-					for _, m := range others {
-						suite.Await(t, 1, m.Contenders)
-					}
-					require.NoError(t, all.Unlock(ctx))
+				var all *lock.Leases
+				ended := suite.Later(func() (err error) {
+					all, err = lock.LockAll(ctx, locks[1], locks[0])
+					return err
 				})
+				time.Sleep(time.Second)
+				before := suite.Await(t, 1, others[0].Contenders)[0].Token
+				servers[lost].ExpireSession(id)
+				time.Sleep(3 * time.Second)
+				again := suite.Await(t, 1, others[0].Contenders)[0].Token
+				require.Equal(t, lost == 0, again != before)
+				links[1].Heal()
+				suite.Unlock(t, blocker)
+				require.NoError(t, suite.Wait(t, ended))
+				require.NoError(t, all.Err())
+				for _, m := range others {
+					suite.Await(t, 1, m.Contenders)
+				}
+				require.NoError(t, all.Unlock(ctx))
 			})
 		}
 	}

@@ -46,8 +46,7 @@ func serialLinger(t *testing.T, d time.Duration, test func(t *testing.T, w *worl
 func inLine(t *testing.T, m *lock.Mutex) int {
 	t.Helper()
 	synctest.Wait()
-	line, err := m.Contenders(t.Context())
-	require.NoError(t, err)
+	line := suite.Must(t, m.Contenders)
 	return len(line)
 }
 

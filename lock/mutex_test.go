@@ -28,8 +28,7 @@ func TestWaiterSaysWhomItWaitsFor(t *testing.T) {
 		holder := suite.Must(t, lock.New(srv.Client(t, protocol.WithOwnerData([]byte("cron on db1"))), path).Lock)
 		elsewhere := suite.Must(t, lock.New(c, path+"-2").Lock)
 		wait := func(m *lock.Mutex) error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := suite.Within(t, time.Minute)
 			return m.Do(ctx, func(ctx context.Context, _ *lock.Lease) error {
 				_, err := m.Lock(ctx)
 				return err

@@ -154,21 +154,19 @@ func TestConnectionWhoseDeadlineCannotBeSetIsLeft(t *testing.T) {
 // Of a request that a connection did not take, or only a piece, there will be no answer.
 func TestConnectionThatDoesNotTakeARequestIsLeft(t *testing.T) {
 	for name, size := range map[string]int{"short": 1, "long": 50_000} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				var armed atomic.Bool
-				f := &faulty{deadlines: 2, fails: func(p []byte) bool { return len(p) > 50 && armed.Swap(false) }}
-				path, s := srv.Root(t), suite.Session(t, srv.Client(t, firstIs(f, srv)))
-				armed.Store(true)
-				began, data := time.Now(), bytes.Repeat([]byte("x"), size)
-				require.NoError(t, s.Create(suite.Lasting(t), path, data, zk.FlagEphemeral))
-				require.Less(t, time.Since(began), time.Second)
-				require.True(t, f.closed.Load())
-				got, _, err := s.Get(suite.Lasting(t), path)
-				require.NoError(t, err)
-				require.Equal(t, data, got)
-				require.NoError(t, s.Delete(suite.Lasting(t), path, -1))
-			})
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			var armed atomic.Bool
+			f := &faulty{deadlines: 2, fails: func(p []byte) bool { return len(p) > 50 && armed.Swap(false) }}
+			path, s := srv.Root(t), suite.Session(t, srv.Client(t, firstIs(f, srv)))
+			armed.Store(true)
+			began, data := time.Now(), bytes.Repeat([]byte("x"), size)
+			require.NoError(t, s.Create(suite.Lasting(t), path, data, zk.FlagEphemeral))
+			require.Less(t, time.Since(began), time.Second)
+			require.True(t, f.closed.Load())
+			got, _, err := s.Get(suite.Lasting(t), path)
+			require.NoError(t, err)
+			require.Equal(t, data, got)
+			require.NoError(t, s.Delete(suite.Lasting(t), path, -1))
 		})
 	}
 }

@@ -289,23 +289,21 @@ func TestManyLossesAreOneMessage(t *testing.T) {
 // call doesn't wait for that, whether the session is over or goes on.
 func TestCallCutsALongPauseShort(t *testing.T) {
 	for _, timeout := range []time.Duration{10 * time.Second, 10 * time.Minute} {
-		t.Run(timeout.String(), func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				links, clients := make([]*recipestest.Link, 5), make([]*protocol.Client, 5)
-				for i := range links {
-					links[i] = srv.Link(t)
-					clients[i] = links[i].Client(t, protocol.WithSessionTimeout(timeout))
-					suite.Session(t, clients[i])
-					links[i].Cut()
-				}
-				time.Sleep(3 * time.Minute)
-				for i, c := range clients {
-					links[i].Heal()
-					began := time.Now()
-					suite.Exists(t, c, "/zookeeper")
-					require.Less(t, time.Since(began), time.Second)
-				}
-			}, recipestest.WithConfig(embedded.Config{MaxSessionTimeout: 10 * time.Minute}))
-		})
+		suite.Run(t, timeout.String(), func(t *testing.T, srv *recipestest.Server) {
+			links, clients := make([]*recipestest.Link, 5), make([]*protocol.Client, 5)
+			for i := range links {
+				links[i] = srv.Link(t)
+				clients[i] = links[i].Client(t, protocol.WithSessionTimeout(timeout))
+				suite.Session(t, clients[i])
+				links[i].Cut()
+			}
+			time.Sleep(3 * time.Minute)
+			for i, c := range clients {
+				links[i].Heal()
+				began := time.Now()
+				suite.Exists(t, c, "/zookeeper")
+				require.Less(t, time.Since(began), time.Second)
+			}
+		}, recipestest.WithConfig(embedded.Config{MaxSessionTimeout: 10 * time.Minute}))
 	}
 }

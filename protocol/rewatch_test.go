@@ -41,40 +41,38 @@ func TestSessionIsNotResumedWhereItWouldGoBackInTime(t *testing.T) {
 			suite.Reconnect(t, link, c)
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				root, link, f := srv.Root(t), srv.Link(t), srv.Embedded().Follower()
-				gate := &suite.Gate{Op: recipestest.OpSetWatches}
-				if c.withheld {
-					gate.Shut()
-				}
-				client := link.Client(t, gate.Option(link))
-				a := suite.Hold(t, client, root+"/a")
-				if c.broken != nil {
-					c.broken(t, link, client)
-				}
-				time.Sleep(500 * time.Millisecond)
-				synctest.Wait()
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			root, link, f := srv.Root(t), srv.Link(t), srv.Embedded().Follower()
+			gate := &suite.Gate{Op: recipestest.OpSetWatches}
+			if c.withheld {
+				gate.Shut()
+			}
+			client := link.Client(t, gate.Option(link))
+			a := suite.Hold(t, client, root+"/a")
+			if c.broken != nil {
+				c.broken(t, link, client)
+			}
+			time.Sleep(500 * time.Millisecond)
+			synctest.Wait()
 
-				f.Lag(2 * time.Second)
-				b := suite.Hold(t, client, root+"/b")
-				time.Sleep(50 * time.Millisecond)
-				connects := link.Count(recipestest.OpConnect)
-				suite.Wait(t, link.Answered(recipestest.OpConnect, connects))
-				resumed := link.Answered(recipestest.OpConnect, connects+1)
-				link.Move(f)
-				link.Cut()
-				link.Heal()
-				begin := time.Now()
-				suite.Wait(t, resumed)
-				require.GreaterOrEqual(t, time.Since(begin), time.Second, "the follower has to catch up first")
-				f.Lag(0)
-				time.Sleep(time.Second)
-				require.NoError(t, a.Err())
-				require.NoError(t, b.Err())
-				suite.Release(t, a)
-				suite.Release(t, b)
-			})
+			f.Lag(2 * time.Second)
+			b := suite.Hold(t, client, root+"/b")
+			time.Sleep(50 * time.Millisecond)
+			connects := link.Count(recipestest.OpConnect)
+			suite.Wait(t, link.Answered(recipestest.OpConnect, connects))
+			resumed := link.Answered(recipestest.OpConnect, connects+1)
+			link.Move(f)
+			link.Cut()
+			link.Heal()
+			begin := time.Now()
+			suite.Wait(t, resumed)
+			require.GreaterOrEqual(t, time.Since(begin), time.Second, "the follower has to catch up first")
+			f.Lag(0)
+			time.Sleep(time.Second)
+			require.NoError(t, a.Err())
+			require.NoError(t, b.Err())
+			suite.Release(t, a)
+			suite.Release(t, b)
 		})
 	}
 }

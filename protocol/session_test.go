@@ -282,36 +282,34 @@ const hanging = "a dialer that does not return"
 
 func TestCloseEndsEverythingWithinTwoSeconds(t *testing.T) {
 	for name, fault := range networks {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				n, root := &network{Link: srv.Link(t)}, srv.Root(t)
-				c := n.client(t)
-				s := suite.Session(t, c)
-				g := suite.Hold(t, c, root)
-				waiting := suite.Later(func() error { _, err := suite.LineAt(c, root).Enter(context.Background(), suite.Request); return err })
-				time.Sleep(time.Minute)
-				fault(n, s)
-				synctest.Wait()
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			n, root := &network{Link: srv.Link(t)}, srv.Root(t)
+			c := n.client(t)
+			s := suite.Session(t, c)
+			g := suite.Hold(t, c, root)
+			waiting := suite.Later(func() error { _, err := suite.LineAt(c, root).Enter(context.Background(), suite.Request); return err })
+			time.Sleep(time.Minute)
+			fault(n, s)
+			synctest.Wait()
 
-				begin := time.Now()
-				var closed []<-chan error
-				for range 3 {
-					closed = append(closed, suite.Later(c.Close))
-				}
-				require.ErrorIs(t, suite.Wait(t, waiting), protocol.ErrClosed)
-				require.Zero(t, time.Since(begin), "a waiter is told at once")
-				want := suite.Wait(t, closed[0])
-				require.Equal(t, want, suite.Wait(t, closed[1]))
-				require.Equal(t, want, suite.Wait(t, closed[2]))
-				require.Equal(t, want, c.Close())
-				require.LessOrEqual(t, time.Since(begin), 2*time.Second)
-				if name != hanging {
-					require.Empty(t, ourGoroutines(t))
-				}
-				require.Equal(t, name == "sound", want == nil && time.Since(begin) == 0)
-				require.ErrorIs(t, g.Err(), protocol.ErrLost)
-				require.Error(t, s.Err())
-			})
+			begin := time.Now()
+			var closed []<-chan error
+			for range 3 {
+				closed = append(closed, suite.Later(c.Close))
+			}
+			require.ErrorIs(t, suite.Wait(t, waiting), protocol.ErrClosed)
+			require.Zero(t, time.Since(begin), "a waiter is told at once")
+			want := suite.Wait(t, closed[0])
+			require.Equal(t, want, suite.Wait(t, closed[1]))
+			require.Equal(t, want, suite.Wait(t, closed[2]))
+			require.Equal(t, want, c.Close())
+			require.LessOrEqual(t, time.Since(begin), 2*time.Second)
+			if name != hanging {
+				require.Empty(t, ourGoroutines(t))
+			}
+			require.Equal(t, name == "sound", want == nil && time.Since(begin) == 0)
+			require.ErrorIs(t, g.Err(), protocol.ErrLost)
+			require.Error(t, s.Err())
 		})
 	}
 }

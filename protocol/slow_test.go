@@ -91,24 +91,22 @@ func TestReplyThatTakesLongerThanTrustLosesNothing(t *testing.T) {
 // TestSlowQuorumLosesNothing delays every write by a fifth of the timeout, and then by a quarter.
 func TestSlowQuorumLosesNothing(t *testing.T) {
 	for _, timeout := range []time.Duration{2 * time.Second, 10 * time.Second} {
-		t.Run(timeout.String(), func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				root, link, f := srv.Root(t), srv.Link(t), srv.Embedded().Follower()
-				link.Move(f)
-				c := link.Client(t, protocol.WithSessionTimeout(timeout))
-				require.Equal(t, timeout, suite.Session(t, c).Timeout())
-				g := suite.Hold(t, c, root)
-				time.Sleep(timeout)
-				f.Lag(timeout / 5)
-				time.Sleep(20 * timeout)
-				require.NoError(t, g.Err())
-				require.LessOrEqual(t, link.Count(recipestest.OpConnect), 2, "connections, after which it is known to be slow")
-				f.Lag(timeout / 4)
-				time.Sleep(20 * timeout)
-				require.NoError(t, g.Err())
-				f.Lag(0)
-				suite.Release(t, g)
-			})
+		suite.Run(t, timeout.String(), func(t *testing.T, srv *recipestest.Server) {
+			root, link, f := srv.Root(t), srv.Link(t), srv.Embedded().Follower()
+			link.Move(f)
+			c := link.Client(t, protocol.WithSessionTimeout(timeout))
+			require.Equal(t, timeout, suite.Session(t, c).Timeout())
+			g := suite.Hold(t, c, root)
+			time.Sleep(timeout)
+			f.Lag(timeout / 5)
+			time.Sleep(20 * timeout)
+			require.NoError(t, g.Err())
+			require.LessOrEqual(t, link.Count(recipestest.OpConnect), 2, "connections, after which it is known to be slow")
+			f.Lag(timeout / 4)
+			time.Sleep(20 * timeout)
+			require.NoError(t, g.Err())
+			f.Lag(0)
+			suite.Release(t, g)
 		})
 	}
 }
@@ -127,40 +125,38 @@ func TestConnectionsThatEndAtOnceArePaced(t *testing.T) {
 		"answer and hang-up":       {curt, exists},
 		"leader's answer, hang-up": {curt, sync},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				link := srv.Link(t)
-				var spoilt atomic.Bool
-				dial := func(network, _ string, timeout time.Duration) (net.Conn, error) {
-					time.Sleep(time.Millisecond)
-					return link.Dial(network, srv.ConnectString(), timeout)
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			link := srv.Link(t)
+			var spoilt atomic.Bool
+			dial := func(network, _ string, timeout time.Duration) (net.Conn, error) {
+				time.Sleep(time.Millisecond)
+				return link.Dial(network, srv.ConnectString(), timeout)
+			}
+			c := connect(t, "a:1,b:2,c:3", alice, suite.Over(dial, func(conn net.Conn) suite.Wire {
+				if spoilt.Load() {
+					return test.spoil(conn)
 				}
-				c := connect(t, "a:1,b:2,c:3", alice, suite.Over(dial, func(conn net.Conn) suite.Wire {
-					if spoilt.Load() {
-						return test.spoil(conn)
-					}
-					return suite.Wire{Conn: conn}
-				}))
-				s := suite.Session(t, c)
-				before := link.Count(recipestest.OpConnect)
-				spoilt.Store(true)
-				link.Cut()
-				link.Heal()
-				ctx := suite.Within(t, 2*time.Second)
-				var err error
-				for err == nil {
-					_, err = recipe.Do(ctx, s, func(conn *zk.Conn) (struct{}, error) { return struct{}{}, test.request(conn) })
-				}
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.Less(t, link.Count(recipestest.OpConnect)-before, 60, "connections in 2 s")
-				require.NoError(t, s.Err())
-				if name == "credential refused" {
-					require.ErrorIs(t, err, zk.ErrAuthFailed)
-				}
-				spoilt.Store(false)
-				require.NoError(t, s.Sync(suite.Lasting(t), "/"))
-				require.NoError(t, c.Close())
-			})
+				return suite.Wire{Conn: conn}
+			}))
+			s := suite.Session(t, c)
+			before := link.Count(recipestest.OpConnect)
+			spoilt.Store(true)
+			link.Cut()
+			link.Heal()
+			ctx := suite.Within(t, 2*time.Second)
+			var err error
+			for err == nil {
+				_, err = recipe.Do(ctx, s, func(conn *zk.Conn) (struct{}, error) { return struct{}{}, test.request(conn) })
+			}
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Less(t, link.Count(recipestest.OpConnect)-before, 60, "connections in 2 s")
+			require.NoError(t, s.Err())
+			if name == "credential refused" {
+				require.ErrorIs(t, err, zk.ErrAuthFailed)
+			}
+			spoilt.Store(false)
+			require.NoError(t, s.Sync(suite.Lasting(t), "/"))
+			require.NoError(t, c.Close())
 		})
 	}
 }
@@ -270,25 +266,23 @@ func TestHolderSurvivesBlipsOfEveryPhase(t *testing.T) {
 		{"requests lost", (*recipestest.Link).StallRequests, time.Millisecond, 4.75},
 		{"replies lost", (*recipestest.Link).StallReplies, time.Millisecond, 4.75},
 	} {
-		t.Run(blip.name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				link, root := srv.Link(t), srv.Root(t)
-				c := link.Client(t)
-				link.Delay(blip.delay)
-				twelfth := suite.Session(t, c).Timeout() / 12
-				g := suite.Hold(t, c, root)
-				for phase := 0; phase < 28; phase += suite.Size(1, 4) {
-					time.Sleep(24 * twelfth)
-					awaitWrite(t, link)
-					time.Sleep(time.Duration(phase) * twelfth / 4)
-					blip.begin(link)
-					time.Sleep(time.Duration(blip.length * float64(twelfth)))
-					link.Heal()
-					time.Sleep(12 * twelfth)
-					require.NoError(t, g.Err(), "phase %d", phase)
-				}
-				suite.Release(t, g)
-			})
+		suite.Run(t, blip.name, func(t *testing.T, srv *recipestest.Server) {
+			link, root := srv.Link(t), srv.Root(t)
+			c := link.Client(t)
+			link.Delay(blip.delay)
+			twelfth := suite.Session(t, c).Timeout() / 12
+			g := suite.Hold(t, c, root)
+			for phase := 0; phase < 28; phase += suite.Size(1, 4) {
+				time.Sleep(24 * twelfth)
+				awaitWrite(t, link)
+				time.Sleep(time.Duration(phase) * twelfth / 4)
+				blip.begin(link)
+				time.Sleep(time.Duration(blip.length * float64(twelfth)))
+				link.Heal()
+				time.Sleep(12 * twelfth)
+				require.NoError(t, g.Err(), "phase %d", phase)
+			}
+			suite.Release(t, g)
 		})
 	}
 }
@@ -330,29 +324,27 @@ func TestRequestsAtRest(t *testing.T) {
 		1:  {480, 120},
 		50: {480, 120},
 	} {
-		t.Run(fmt.Sprint(leases, " leases"), func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				link, root := srv.Link(t), srv.Root(t)
-				c := link.Client(t, protocol.WithSessionTimeout(10*time.Second))
-				require.Equal(t, 10*time.Second, suite.Session(t, c).Timeout())
-				var held []*recipe.Grant
-				for i := range leases {
-					held = append(held, suite.Hold(t, c, fmt.Sprint(root, "/", i)))
-				}
-				time.Sleep(time.Minute + 100*time.Millisecond)
+		suite.Run(t, fmt.Sprint(leases, " leases"), func(t *testing.T, srv *recipestest.Server) {
+			link, root := srv.Link(t), srv.Root(t)
+			c := link.Client(t, protocol.WithSessionTimeout(10*time.Second))
+			require.Equal(t, 10*time.Second, suite.Session(t, c).Timeout())
+			var held []*recipe.Grant
+			for i := range leases {
+				held = append(held, suite.Hold(t, c, fmt.Sprint(root, "/", i)))
+			}
+			time.Sleep(time.Minute + 100*time.Millisecond)
 
-				requests, pings := link.Count(recipestest.OpAny), link.Count(recipestest.OpPing)
-				syncs, writes := link.Count(recipestest.OpSync), link.Count(recipestest.OpDelete)
-				time.Sleep(10 * time.Minute)
-				requests, pings = link.Count(recipestest.OpAny)-requests, link.Count(recipestest.OpPing)-pings
-				syncs, writes = link.Count(recipestest.OpSync)-syncs, link.Count(recipestest.OpDelete)-writes
-				require.Equal(t, want.requests, requests+pings)
-				require.Equal(t, want.writes, writes)
-				require.Equal(t, requests, syncs+writes)
-				for _, g := range held {
-					suite.Release(t, g)
-				}
-			})
+			requests, pings := link.Count(recipestest.OpAny), link.Count(recipestest.OpPing)
+			syncs, writes := link.Count(recipestest.OpSync), link.Count(recipestest.OpDelete)
+			time.Sleep(10 * time.Minute)
+			requests, pings = link.Count(recipestest.OpAny)-requests, link.Count(recipestest.OpPing)-pings
+			syncs, writes = link.Count(recipestest.OpSync)-syncs, link.Count(recipestest.OpDelete)-writes
+			require.Equal(t, want.requests, requests+pings)
+			require.Equal(t, want.writes, writes)
+			require.Equal(t, requests, syncs+writes)
+			for _, g := range held {
+				suite.Release(t, g)
+			}
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -72,7 +73,7 @@ func TestFailedTestShowsThePacketsOfItsLinks(t *testing.T) {
 				create(tb, conn, root+"/a", 0)
 				_, err = conn.Multi(&zk.SetDataRequest{Path: root, Version: -1})
 				require.NoError(tb, err)
-				wait(tb, changed)
+				suite.Wait(tb, changed)
 
 				trace := link.Trace()
 				for _, line := range []string{
@@ -216,7 +217,7 @@ func TestMeetSaysWhatThePacketIs(t *testing.T) {
 		}
 		_, err = n.conn.Set(n.root, nil, -1)
 		require.NoError(t, err)
-		wait(t, changed)
+		suite.Wait(t, changed)
 		_, err = n.conn.Multi(
 			&zk.CreateRequest{Path: n.root + "/a", Acl: zk.WorldACL(zk.PermAll)},
 			&zk.SetDataRequest{Path: n.root, Version: -1},
@@ -227,7 +228,7 @@ func TestMeetSaysWhatThePacketIs(t *testing.T) {
 			{"setData " + n.root}, {"event at " + n.root}, {"answer to setData"},
 			{"create " + n.root + "/a", "setData " + n.root, "delete " + n.root + "/a"}, {"answer to multi"},
 		} {
-			require.Equal(t, want, wait(t, met))
+			require.Equal(t, want, suite.Wait(t, met))
 		}
 		require.True(t, n.link.Meet(1, nil)(), "stop disarms it")
 	})

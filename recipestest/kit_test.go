@@ -92,20 +92,8 @@ func open(tb testing.TB, s *recipestest.Server, dial zk.Dialer, timeout time.Dur
 			}
 		}))
 	require.NoError(tb, err)
-	wait(tb, session)
+	suite.Wait(tb, session)
 	return conn
-}
-
-// wait waits for a signal that must come.
-func wait[T any](tb testing.TB, signal <-chan T) T {
-	tb.Helper()
-	select {
-	case v := <-signal:
-		return v
-	case <-time.After(2 * time.Minute):
-		require.FailNow(tb, "no signal in two minutes")
-		panic("unreachable")
-	}
 }
 
 func create(tb testing.TB, conn *zk.Conn, path string, flags int32) {
@@ -143,13 +131,6 @@ func onLink(t *testing.T, timeout time.Duration, test func(t *testing.T, n netwo
 func attempt(conn *zk.Conn, path string) error {
 	_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 	return err
-}
-
-// later runs f on a goroutine of its own, and returns a channel with its error.
-func later(f func() error) <-chan error {
-	result := make(chan error, 1)
-	go func() { result <- f() }()
-	return result
 }
 
 // A fakeTB is a test of a user: it records what would fail it.

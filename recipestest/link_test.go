@@ -17,6 +17,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -37,7 +38,7 @@ func TestCutIsNoticedByBothSidesAndHealed(t *testing.T) {
 
 		n.link.Heal()
 		again := n.link.Answered(recipestest.OpConnect, 2)
-		wait(t, again)
+		suite.Wait(t, again)
 		create(t, n.conn, n.root, 0)
 		require.Equal(t, session, n.conn.SessionID(), "the session outlives a cut")
 		require.NoError(t, idle.Close())
@@ -57,7 +58,7 @@ func TestCutDoesNotReachOtherLinks(t *testing.T) {
 
 func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 	onLink(t, 6*time.Second, func(t *testing.T, n network) {
-		wait(t, n.link.Answered(recipestest.OpPing, 1)) // from now on the client waits for two thirds of its timeout
+		suite.Wait(t, n.link.Answered(recipestest.OpPing, 1)) // from now on the client waits for two thirds of its timeout
 		idle, err := n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 		lossy, err := n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
@@ -89,7 +90,7 @@ func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 
 		_, err = idle.Write([]byte{0, 0, 0, 1, 0})
 		require.NoError(t, err, "a connection that has lost nothing goes on")
-		wait(t, n.link.Answered(recipestest.OpConnect, 2))
+		suite.Wait(t, n.link.Answered(recipestest.OpConnect, 2))
 		requireExists(t, n.conn, n.root, false)
 		require.NoError(t, idle.Close())
 	})
@@ -105,7 +106,7 @@ func TestStalledSessionExpiresThoughItsClientHangsUp(t *testing.T) {
 		n.link.Stall()
 		begin := time.Now()
 		n.conn.Close()
-		require.Equal(t, zk.EventNodeDeleted, wait(t, gone).Type)
+		require.Equal(t, zk.EventNodeDeleted, suite.Wait(t, gone).Type)
 		require.Greater(t, time.Since(begin), 800*time.Millisecond, "the server did not see the client close its session")
 	})
 }
@@ -116,12 +117,12 @@ func TestStallRepliesLetsRequestsBeExecuted(t *testing.T) {
 		require.NoError(t, err)
 
 		n.link.StallReplies()
-		failed := later(func() error { return attempt(n.conn, n.root) })
+		failed := suite.Later(func() error { return attempt(n.conn, n.root) })
 
-		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type)
-		require.ErrorIs(t, wait(t, failed), zk.ErrConnectionClosed)
+		require.Equal(t, zk.EventNodeCreated, suite.Wait(t, created).Type)
+		require.ErrorIs(t, suite.Wait(t, failed), zk.ErrConnectionClosed)
 		n.link.Heal()
-		wait(t, n.link.Answered(recipestest.OpConnect, 2))
+		suite.Wait(t, n.link.Answered(recipestest.OpConnect, 2))
 		requireExists(t, n.conn, n.root, true)
 	})
 }
@@ -133,13 +134,13 @@ func TestStallRequestsLetsEventsArrive(t *testing.T) {
 
 		n.link.StallRequests()
 		create(t, n.direct, n.root, 0)
-		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type)
+		require.Equal(t, zk.EventNodeCreated, suite.Wait(t, created).Type)
 		require.Equal(t, 1, n.link.Events())
 		_, _, err = n.conn.Get(n.root)
 		require.ErrorIs(t, err, zk.ErrConnectionClosed)
 
 		n.link.Heal()
-		wait(t, n.link.Answered(recipestest.OpConnect, 2))
+		suite.Wait(t, n.link.Answered(recipestest.OpConnect, 2))
 		requireExists(t, n.conn, n.root, true)
 	})
 }
@@ -158,7 +159,7 @@ func TestLoseReplyLosesTheReplyOfAnExecutedRequest(t *testing.T) {
 		create(t, n.conn, n.root+"/b", 0)
 		require.Equal(t, session, n.conn.SessionID())
 		require.Equal(t, 3, n.link.Count(recipestest.OpCreate))
-		wait(t, n.link.Answered(recipestest.OpCreate, 1))
+		suite.Wait(t, n.link.Answered(recipestest.OpCreate, 1))
 
 		n.link.LoseReply(recipestest.OpDelete, 1)
 		n.link.LoseReply(recipestest.OpDelete, 0)
@@ -181,7 +182,7 @@ func TestTornRequestIsNotExecuted(t *testing.T) {
 			n.link.TearRequest(recipestest.OpCreate, bytes)
 			require.Error(t, attempt(n.conn, path))
 			require.Contains(t, n.link.Trace(), "is torn")
-			wait(t, n.link.Answered(recipestest.OpConnect, i+2)) // so the server has read what there was
+			suite.Wait(t, n.link.Answered(recipestest.OpConnect, i+2)) // so the server has read what there was
 			requireExists(t, n.direct, path, false)
 			create(t, n.conn, path, 0)
 		}
@@ -225,7 +226,7 @@ func TestHandshakesAndEventsAreLostOrTorn(t *testing.T) {
 				require.NoError(t, err)
 				fault(link, recipestest.OpEvent)
 				create(t, direct, root, 0)
-				require.Equal(t, zk.EventNodeCreated, wait(t, created).Type, "seen when the watch is set again")
+				require.Equal(t, zk.EventNodeCreated, suite.Wait(t, created).Type, "seen when the watch is set again")
 				require.Positive(t, link.Count(recipestest.OpSetWatches))
 			})
 		})
@@ -275,13 +276,13 @@ func TestDelayKeepsOrderWhenItShrinks(t *testing.T) {
 		conn := connect(t, s, link.Dial, 10*time.Second)
 		link.Delay(time.Second)
 		sent := link.Sent(recipestest.OpCreate, 1)
-		failed := later(func() error { return attempt(conn, root) })
+		failed := suite.Later(func() error { return attempt(conn, root) })
 
 		time.Sleep(time.Millisecond)
 		link.Delay(0)
 		requireExists(t, conn, root, true)
-		wait(t, sent)
-		require.NoError(t, wait(t, failed))
+		suite.Wait(t, sent)
+		require.NoError(t, suite.Wait(t, failed))
 	})
 }
 
@@ -302,7 +303,7 @@ func TestAtMeetsEveryStep(t *testing.T) {
 			require.False(t, stop(), "it has run")
 			back := n.link.Answered(recipestest.OpConnect, step+1)
 			n.link.Heal()
-			wait(t, back)
+			suite.Wait(t, back)
 			exists, _, err := n.direct.Exists(path)
 			require.NoError(t, err)
 			executed = append(executed, exists)
@@ -346,7 +347,7 @@ func TestLinkCounts(t *testing.T) {
 	onLink(t, 6*time.Second, func(t *testing.T, n network) {
 		require.Equal(t, 1, n.link.Count(recipestest.OpConnect))
 		require.Zero(t, n.link.Count(recipestest.OpAny), "the handshake is no operation")
-		wait(t, n.link.Answered(recipestest.OpPing, 2))
+		suite.Wait(t, n.link.Answered(recipestest.OpPing, 2))
 		require.Zero(t, n.link.Count(recipestest.OpAny))
 		require.Equal(t, 2, n.link.Packets())
 
@@ -377,23 +378,23 @@ func TestSentAndAnsweredSignal(t *testing.T) {
 		noSignal(t, sent)
 
 		n.link.Stall()
-		failed := later(func() error {
+		failed := suite.Later(func() error {
 			_, _, err := n.conn.Get(n.root)
 			return err
 		})
 
-		require.ErrorIs(t, wait(t, failed), zk.ErrConnectionClosed)
+		require.ErrorIs(t, suite.Wait(t, failed), zk.ErrConnectionClosed)
 		noSignal(t, sent)
 		n.link.Heal()
-		wait(t, n.link.Answered(recipestest.OpConnect, 2))
+		suite.Wait(t, n.link.Answered(recipestest.OpConnect, 2))
 		requireBack(t, n.conn)
 
 		_, _, err := n.conn.Get(n.root)
 		require.ErrorIs(t, err, zk.ErrNoNode)
-		wait(t, sent)
-		wait(t, answered)
-		wait(t, n.link.Sent(recipestest.OpGetData, 0))
-		wait(t, n.link.Sent(recipestest.OpAny, 1))
+		suite.Wait(t, sent)
+		suite.Wait(t, answered)
+		suite.Wait(t, n.link.Sent(recipestest.OpGetData, 0))
+		suite.Wait(t, n.link.Sent(recipestest.OpAny, 1))
 		noSignal(t, n.link.Sent(recipestest.OpGetData, 2))
 	})
 }
@@ -442,7 +443,7 @@ func TestAnswerBeforeAResetArrives(t *testing.T) {
 				client.send(recipestest.OpExists, strings.Repeat("x", 100_000))
 			}
 
-			wait(t, answered)
+			suite.Wait(t, answered)
 			require.Equal(t, 1, int(binary.BigEndian.Uint32(client.read(0))))
 			require.Equal(t, 2, int(binary.BigEndian.Uint32(client.read(0))))
 			_, err := io.Copy(io.Discard, client.conn)
@@ -460,7 +461,7 @@ func TestClosedConnSaysSo(t *testing.T) {
 		require.Equal(t, s.ConnectString(), c.RemoteAddr().String())
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
 		require.NoError(t, c.SetReadDeadline(time.Time{}))
-		failed := later(func() error {
+		failed := suite.Later(func() error {
 			_, err := c.Read(make([]byte, 1))
 			return err
 		})
@@ -468,7 +469,7 @@ func TestClosedConnSaysSo(t *testing.T) {
 		_, err = c.Write(nil)
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
-		require.ErrorIs(t, wait(t, failed), net.ErrClosed, "and not of a deadline that was taken back")
+		require.ErrorIs(t, suite.Wait(t, failed), net.ErrClosed, "and not of a deadline that was taken back")
 		require.ErrorIs(t, c.Close(), net.ErrClosed)
 		_, err = c.Write([]byte{0})
 		require.ErrorIs(t, err, net.ErrClosed)
@@ -497,7 +498,7 @@ func TestReadEndsAtTheLatestDeadline(t *testing.T) {
 				}
 				require.NoError(t, c.SetReadDeadline(at))
 			}
-			require.ErrorIs(t, wait(t, failed), os.ErrDeadlineExceeded)
+			require.ErrorIs(t, suite.Wait(t, failed), os.ErrDeadlineExceeded)
 			require.Equal(t, deadlines[len(deadlines)-1]*100*time.Millisecond, time.Since(began), "deadlines %d", deadlines)
 		}
 	})
@@ -526,7 +527,7 @@ func TestMoveLeadsToAFollower(t *testing.T) {
 		follower.Lag(time.Hour)
 		link.Cut()
 		link.Heal()
-		wait(t, link.Answered(recipestest.OpConnect, 2))
+		suite.Wait(t, link.Answered(recipestest.OpConnect, 2))
 		require.Equal(t, session, conn.SessionID())
 
 		create(t, direct, root+"/a", zk.FlagEphemeral)

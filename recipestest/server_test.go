@@ -35,7 +35,7 @@ func expireSession(t *testing.T, s *recipestest.Server) {
 
 		s.ExpireSession(session)
 		requireExists(t, direct, root+"/a", false)
-		require.ErrorIs(t, wait(t, lost).Err, zk.ErrSessionExpired)
+		require.ErrorIs(t, suite.Wait(t, lost).Err, zk.ErrSessionExpired)
 		requireBack(t, conn)
 		require.NotEqual(t, session, conn.SessionID())
 

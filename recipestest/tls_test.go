@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -65,7 +66,7 @@ func testClientsOfATLSServer(t *testing.T, s *recipestest.Server) {
 	})
 	require.NoError(t, err)
 	s.ExpireSession(session.ID())
-	wait(t, session.Done())
+	suite.Wait(t, session.Done())
 }
 
 func TestTLSServerRefusesOthers(t *testing.T) {

@@ -28,21 +28,19 @@ func TestReadLeaseTakesTheWritersPlace(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		m := rwlock.New(srv.Client(t), srv.Root(t)+"/down", rwlock.WithData([]byte("mine")))
 		writing := must(t, write, m)
-		reading, err := writing.Downgrade(t.Context())
-		require.NoError(t, err)
+		reading := suite.Must(t, writing.Downgrade)
 		require.False(t, reading.Exclusive())
 		require.True(t, writing.Exclusive())
 		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
 		require.NoError(t, writing.Unlock(t.Context()), "does nothing")
-		_, err = writing.Downgrade(t.Context())
+		_, err := writing.Downgrade(t.Context())
 		require.ErrorIs(t, err, protocol.ErrReleased)
 
 		line := suite.Await(t, 1, m.Contenders)
 		require.Equal(t, strings.ReplaceAll(writing.Node(), "write-", "read-"), line[0].Node)
 		require.Equal(t, "mine", string(line[0].Data))
 		require.False(t, line[0].Exclusive)
-		same, err := reading.Downgrade(t.Context())
-		require.NoError(t, err)
+		same := suite.Must(t, reading.Downgrade)
 		require.Same(t, reading, same, "a read lease is returned as it is")
 		suite.Unlock(t, reading)
 		_, err = reading.Downgrade(t.Context())
@@ -96,8 +94,7 @@ func TestDowngradeWhoseAnswerIsLostIsNotMistakenForALoss(t *testing.T) {
 
 		link.LoseReply(recipestest.OpMulti, 1)
 		link.Fail(recipestest.OpDelete, "", throttled, 5)
-		reading, err := writing.Downgrade(t.Context())
-		require.NoError(t, err)
+		reading := suite.Must(t, writing.Downgrade)
 		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
 		require.Equal(t, writing.Token(), reading.Token())
 		require.NoError(t, reading.Err())
@@ -133,38 +130,36 @@ func (o observer) kinds(t *testing.T) (kinds []protocol.EventKind) {
 // left, and none is lost.
 func TestDowngradeThatIsGivenUpLeavesNothing(t *testing.T) {
 	for name, ends := range map[string]bool{"its ctx ends": true, "its back-off ends": false} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				path, link, events := srv.Root(t)+"/down", srv.Link(t), make(observer, 20)
-				c := link.Client(t, protocol.WithObserver(events),
-					protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
-				writing := must(t, write, rwlock.New(c, path))
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			path, link, events := srv.Root(t)+"/down", srv.Link(t), make(observer, 20)
+			c := link.Client(t, protocol.WithObserver(events),
+				protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+			writing := must(t, write, rwlock.New(c, path))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 
-				if ends {
-					link.Stall()
-				} else {
-					link.Fail(recipestest.OpMulti, "", throttled, 1)
-				}
-				downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
-				synctest.Wait()
-				if ends {
-					cancel()
-					require.ErrorIs(t, suite.Wait(t, downgraded), context.Canceled)
-					link.Heal()
-				} else {
-					require.ErrorIs(t, suite.Wait(t, downgraded), protocol.ErrThrottled)
-				}
-				require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
-				suite.Await(t, 0, rwlock.New(srv.Client(t), path).Contenders)
+			if ends {
+				link.Stall()
+			} else {
+				link.Fail(recipestest.OpMulti, "", throttled, 1)
+			}
+			downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
+			synctest.Wait()
+			if ends {
+				cancel()
+				require.ErrorIs(t, suite.Wait(t, downgraded), context.Canceled)
+				link.Heal()
+			} else {
+				require.ErrorIs(t, suite.Wait(t, downgraded), protocol.ErrThrottled)
+			}
+			require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
+			suite.Await(t, 0, rwlock.New(srv.Client(t), path).Contenders)
 
-				time.Sleep(time.Minute)
-				requests := link.Count(recipestest.OpAny)
-				time.Sleep(10 * time.Minute)
-				require.Equal(t, requests, link.Count(recipestest.OpAny), "proofs of a session that holds nothing")
-				require.NotContains(t, events.kinds(t), protocol.EventLost)
-			})
+			time.Sleep(time.Minute)
+			requests := link.Count(recipestest.OpAny)
+			time.Sleep(10 * time.Minute)
+			require.Equal(t, requests, link.Count(recipestest.OpAny), "proofs of a session that holds nothing")
+			require.NotContains(t, events.kinds(t), protocol.EventLost)
 		})
 	}
 }

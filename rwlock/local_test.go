@@ -137,8 +137,7 @@ func TestReaderLinesUpBehindAWriterOfItsProcess(t *testing.T) {
 		for _, b := range behind {
 			require.Empty(t, b)
 		}
-		reader, err := writing.Downgrade(t.Context())
-		require.NoError(t, err)
+		reader := suite.Must(t, writing.Downgrade)
 		for _, b := range behind {
 			l := granted(t, b)
 			require.Equal(t, line[2].Token, l.Token())

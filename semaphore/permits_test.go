@@ -30,8 +30,7 @@ func later(ctx context.Context, s *semaphore.Semaphore) <-chan *semaphore.Permit
 // requirePermits requires that the path of the semaphore has this number.
 func requirePermits(t testing.TB, want int, s *semaphore.Semaphore) {
 	t.Helper()
-	n, err := s.Permits(suite.Lasting(t))
-	require.NoError(t, err)
+	n := suite.Must(t, s.Permits)
 	require.Equal(t, want, n)
 }
 
@@ -228,8 +227,7 @@ func TestLaggingServerRefusesNobody(t *testing.T) {
 		require.ErrorIs(t, err, semaphore.ErrPermits)
 		follower.Lag(time.Second)
 		require.NoError(t, there.Resize(t.Context(), 3))
-		p, err := here.TryAcquire(t.Context())
-		require.NoError(t, err)
+		p := suite.Must(t, here.TryAcquire)
 		release(t, p)
 	})
 }

@@ -23,8 +23,7 @@ func TestBusySaysByWhom(t *testing.T) {
 	s := recipestest.Start(t)
 	path := s.Root(t) + "/lock"
 	held := lock.WithData([]byte(`{"host":"db1","pid":7,"program":"dump"}`))
-	_, err := lock.New(client(t, s), path, held).Lock(t.Context())
-	require.NoError(t, err)
+	suite.Must(t, lock.New(client(t, s), path, held).Lock)
 	for _, args := range [][]string{{"lock", "--try", path, "--", "true"}, {"hold", "--try", path}} {
 		suite.Soon(t, func() bool { // a busy machine may be too slow to say more than unknown
 			r := inProcess(t, s.ConnectString(), "", args...)
@@ -57,8 +56,7 @@ func TestACLNeverStandsForMoreIdentitiesThanWereGiven(t *testing.T) {
 func TestClientsAreToldOrUnknown(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		path := s.Root(t) + "/lock"
-		_, err := lock.New(client(t, s), path).Lock(t.Context())
-		require.NoError(t, err)
+		suite.Must(t, lock.New(client(t, s), path).Lock)
 		// Does this server answer the word cons at all?
 		servers, _, _ := strings.Cut(s.ConnectString(), "/")
 		conn, err := net.Dial("tcp", strings.Split(servers, ",")[0])
@@ -82,8 +80,7 @@ func TestWhySaysWhetherTheHolderIsAlive(t *testing.T) {
 	root := s.Root(t)
 	link := s.Link(t)
 	c := link.Client(t, protocol.WithSessionTimeout(5*time.Minute))
-	lease, err := lock.New(c, root+"/lock").Lock(t.Context())
-	require.NoError(t, err)
+	lease := suite.Must(t, lock.New(c, root+"/lock").Lock)
 
 	var place struct {
 		Contenders []survey.Contender

@@ -28,8 +28,7 @@ func TestBreakSparesTheNextMemberOfAName(t *testing.T) {
 	require.NoError(t, err)
 
 	require.NoError(t, breakContender(t.Context(), c, p, p.Find("me"), ""))
-	peers, err := g.Members(t.Context())
-	require.NoError(t, err)
+	peers := suite.Must(t, g.Members)
 	assert.Len(t, peers, 1)
 
 	succeed(t, s.ConnectString(), "break", root+"/group", "me", "--yes")
@@ -40,10 +39,9 @@ func TestBreakSparesTheNextMemberOfAName(t *testing.T) {
 func TestReasonIsWhatTheNodeHasLast(t *testing.T) {
 	s := recipestest.Start(t)
 	path, c := s.Root(t)+"/lock", client(t, s)
-	lease, err := lock.New(c, path).Lock(t.Context())
-	require.NoError(t, err)
+	lease := suite.Must(t, lock.New(c, path).Lock)
 	session := suite.Session(t, c)
-	_, err = session.Conn().SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)
+	_, err := session.Conn().SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)
 	require.NoError(t, err)
 	r := inProcess(t, s.ConnectString(), "", "break", path, lease.Node(), "--yes", "--reason", "host is\x1b dead")
 	assert.Equal(t, exitRefused, r.status, r.stderr)

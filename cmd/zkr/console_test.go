@@ -57,8 +57,7 @@ func TestElementsAreQuotedOnATerminal(t *testing.T) {
 func TestBreakAsksOnATerminal(t *testing.T) {
 	s := recipestest.Start(t)
 	path := s.Root(t) + "/lock"
-	lease, err := lock.New(client(t, s), path, lock.WithData([]byte("\x1b[2J"))).Lock(t.Context())
-	require.NoError(t, err)
+	lease := suite.Must(t, lock.New(client(t, s), path, lock.WithData([]byte("\x1b[2J"))).Lock)
 
 	// Anything but yes leaves the lock alone (also the end of the input).
 	for _, answer := range []string{"n\n", "\n", "\x04"} {
@@ -82,8 +81,7 @@ func TestPsIsLiveOnATerminal(t *testing.T) {
 	path := s.Root(t) + "/lock"
 	on := onTerminal(t, s.ConnectString(), "ps", path, "--watch", "--interval", "100ms")
 	on.screen.await(t, `\A\x1b\[\?1049h.*(?s:.*)there is no such node`)
-	_, err := lock.New(client(t, s), path).Lock(t.Context())
-	require.NoError(t, err)
+	suite.Must(t, lock.New(client(t, s), path).Lock)
 	on.screen.await(t, `(?s)\x1b\[H[^\x1b]*every 100ms.* holds `)
 	on.keys.WriteString("\x03")
 	assert.Zero(t, suite.Wait(t, on.status))

@@ -136,8 +136,7 @@ func TestDoctorFailsOnTwoEnsembles(t *testing.T) {
 func TestDoctorFailsOnAMistypedChroot(t *testing.T) {
 	s := recipestest.Start(t)
 	c := client(t, s)
-	_, err := suite.Session(t, c).EnsurePath(t.Context(), "/app")
-	require.NoError(t, err)
+	suite.Ensure(t, suite.Session(t, c), "/app")
 	findings, status := examine(t, s.ConnectString()+"/ap")
 	require.Equal(t, exitFailed, status)
 	require.Equal(t, doctor.Fail, findings["chroot"].Status)
@@ -160,8 +159,7 @@ func TestDoctorWithoutPermissionLooksAtTheRest(t *testing.T) {
 	s := recipestest.Start(t)
 	root := s.Root(t)
 	c := client(t, s, protocol.WithAuth("digest", []byte("me:secret")), protocol.WithACL(zk.DigestACL(zk.PermAll, "me", "secret")))
-	_, err := suite.Session(t, c).EnsurePath(t.Context(), root+"/mine")
-	require.NoError(t, err)
+	suite.Ensure(t, suite.Session(t, c), root+"/mine")
 
 	// Without a credential, only checks that need no access find something.
 	findings, status := examine(t, s.ConnectString(), "--path", root+"/mine")

@@ -122,8 +122,7 @@ func TestSignalsAndRevocationsReachTheCommand(t *testing.T) {
 			"SIGINT": {signal(syscall.SIGINT), 7}, "SIGTERM": {signal(syscall.SIGTERM), 7}, "SIGHUP": {signal(syscall.SIGHUP), 7},
 			"SIGUSR1": {signal(syscall.SIGUSR1), 5},
 			"revocation": {func(_ *process, m *lock.Mutex, _ *recipestest.Link) {
-				line, err := m.Contenders(suite.Lasting(t))
-				require.NoError(t, err)
+				line := suite.Must(t, m.Contenders)
 				require.NoError(t, m.Revoke(suite.Lasting(t), line[0].Node))
 			}, 7},
 			"short break, which costs nothing": {func(p *process, _ *lock.Mutex, link *recipestest.Link) {
@@ -273,8 +272,7 @@ func TestBrokenLockEndsTheCommand(t *testing.T) {
 		path := s.Root(t) + "/lock"
 		p, pids := startFamily(t, s.ConnectString(), path, long)
 		m := lock.New(s.Client(t), path)
-		line, err := m.Contenders(suite.Lasting(t))
-		require.NoError(t, err)
+		line := suite.Must(t, m.Contenders)
 		assert.Contains(t, string(line[0].Data), `"program":"sh"`)
 		require.NoError(t, m.Break(suite.Lasting(t), line[0].Node))
 		assert.Equal(t, exitLost, p.status())

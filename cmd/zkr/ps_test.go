@@ -20,8 +20,7 @@ import (
 // furnish makes a lock, a semaphore, a queue, a group and a barrier below root.
 func furnish(t *testing.T, s *recipestest.Server, root string) {
 	c := client(t, s)
-	_, err := lock.New(c, root+"/lock", lock.WithData([]byte(`{"host":"a.example","pid":7,"program":"backup"}`))).Lock(t.Context())
-	require.NoError(t, err)
+	suite.Must(t, lock.New(c, root+"/lock", lock.WithData([]byte(`{"host":"a.example","pid":7,"program":"backup"}`))).Lock)
 	session := suite.Session(t, c)
 	for _, node := range []struct {
 		name  string
@@ -31,9 +30,8 @@ func furnish(t *testing.T, s *recipestest.Server, root string) {
 		require.NoError(t, err)
 	}
 
-	_, err = semaphore.New(c.With(protocol.WithOwnerData(nil)), root+"/permits", 3).Acquire(t.Context())
-	require.NoError(t, err)
-	_, err = queue.New(c, root+"/queue").Offer(t.Context(), []byte("x"))
+	suite.Must(t, semaphore.New(c.With(protocol.WithOwnerData(nil)), root+"/permits", 3).Acquire)
+	_, err := queue.New(c, root+"/queue").Offer(t.Context(), []byte("x"))
 	require.NoError(t, err)
 	_, err = group.New(c, root+"/group").Join(t.Context(), "host-4", []byte("here"))
 	require.NoError(t, err)
@@ -64,11 +62,9 @@ func TestOneLongTextMakesNoOtherLineLong(t *testing.T) {
 	root, c := s.Root(t), client(t, s)
 	long := strings.Repeat("x", 100_000)
 	for name, data := range map[string]string{"host": `{"host":"` + long + `"}`, "text": long, "program": `{"pid":1,"program":"` + long + `"}`} {
-		_, err := lock.New(c, root+"/"+name, lock.WithData([]byte(data))).Lock(t.Context())
-		require.NoError(t, err)
+		suite.Must(t, lock.New(c, root+"/"+name, lock.WithData([]byte(data))).Lock)
 	}
-	_, err := suite.Session(t, c).EnsurePath(t.Context(), root+"/"+long)
-	require.NoError(t, err)
+	suite.Ensure(t, suite.Session(t, c), root+"/"+long)
 	table := succeed(t, s.ConnectString(), "ps", root)
 	wide := 0
 	for line := range strings.Lines(table) {

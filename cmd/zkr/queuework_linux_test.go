@@ -48,8 +48,7 @@ func TestSignalEndsWorkAndGivesTheElementBack(t *testing.T) {
 	// The element is free again, and its command is gone.
 	assert.Equal(t, exitSignal+15, p.status())
 	assert.Empty(t, running(pids))
-	data, err := q.Take(suite.Lasting(t))
-	require.NoError(t, err)
+	data := suite.Must(t, q.Take)
 	assert.Equal(t, "a", string(data))
 }
 

@@ -55,22 +55,19 @@ func TestSuspendedCommandGoesOnWithItsLock(t *testing.T) {
 			p, terminal := startInShell(t, s, jobControl, long, path, first+`echo $$; exec sleep 1000`)
 			// The foreground command reads from the terminal first.
 			if first != "" {
-				_, err := terminal.WriteString("line\n")
-				require.NoError(t, err)
+				press(t, terminal, "line\n")
 			}
 			pid := p.pids()[0]
 
 			// Ctrl-Z stops the command, and the lock stays held.
-			_, err := terminal.WriteString("\x1a")
-			require.NoError(t, err)
+			press(t, terminal, "\x1a")
 			require.Equal(t, suspended, p.line())
 			awaitState(t, pid, true)
-			_, err = lock.New(s.Client(t), path).TryLock(suite.Lasting(t))
+			_, err := lock.New(s.Client(t), path).TryLock(suite.Lasting(t))
 			require.ErrorIs(t, err, lock.ErrLocked)
 
 			// fg lets it go on, with its lock.
-			_, err = terminal.WriteString("\n")
-			require.NoError(t, err)
+			press(t, terminal, "\n")
 			awaitState(t, pid, false)
 			require.NoError(t, syscall.Kill(pid, syscall.SIGUSR1))
 			assert.Equal(t, "ended 138", p.line())
@@ -86,14 +83,12 @@ func TestSuspendedCommandIsGoneBeforeItsLockIsGranted(t *testing.T) {
 		p, terminal := startInShell(t, s, jobControl, short, path,
 			`trap "" TERM; sleep 1000 >/dev/null & child=$!; setsid sleep 1000 >/dev/null & echo $$ $child $!; exec sleep 1000`)
 		pids := p.pids()
-		_, err := terminal.WriteString("\x1a")
-		require.NoError(t, err)
+		press(t, terminal, "\x1a")
 		require.Equal(t, suspended, p.line())
 		requireGoneBeforeGrant(t, s, path, pids)
 
 		// fg finds that the lock is lost and the command is gone.
-		_, err = terminal.WriteString("\n")
-		require.NoError(t, err)
+		press(t, terminal, "\n")
 		assert.Equal(t, "ended 76", p.line())
 		assert.Zero(t, p.status())
 	})
@@ -106,15 +101,13 @@ func TestSuspendedWaitGoesOn(t *testing.T) {
 	lease := lockNow(t, s, path)
 	p, terminal := startInShell(t, s, jobControl, short, path, "exit 5")
 	awaitContenders(t, s, path, 2)
-	_, err := terminal.WriteString("\x1a")
-	require.NoError(t, err)
+	press(t, terminal, "\x1a")
 	require.Equal(t, suspended, p.line())
 
 	// Others get the lock while the wait is suspended, and it queues again afterwards.
 	require.NoError(t, lease.Unlock(suite.Lasting(t)))
 	next := lockNow(t, s, path)
-	_, err = terminal.WriteString("\n")
-	require.NoError(t, err)
+	press(t, terminal, "\n")
 	awaitContenders(t, s, path, 2)
 	require.NoError(t, next.Unlock(suite.Lasting(t)))
 	assert.Equal(t, "ended 5", p.line())
@@ -130,12 +123,10 @@ func TestSuspendedCommandEndsWithItsShell(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, terminal := startInShell(t, s, jobControl, long, s.Root(t)+"/lock", script)
-			_, err := terminal.WriteString("line\n")
-			require.NoError(t, err)
+			press(t, terminal, "line\n")
 			pids := p.pids()
 			_, zkr := stat(pids[1])
-			_, err = terminal.WriteString("\x1a")
-			require.NoError(t, err)
+			press(t, terminal, "\x1a")
 			require.Equal(t, suspended, p.line())
 			p.signal(syscall.SIGKILL)
 			awaitEnd(t, append(pids, zkr))
@@ -179,8 +170,7 @@ func TestCtrlZWithoutAShellStopsNothing(t *testing.T) {
 	p, terminal := startOnTerminal(t, recipestest.Start(t),
 		`trap 'echo continued' CONT; trap 'exit 6' TERM; echo ready; while :; do sleep 0.05; done`)
 	require.Equal(t, "ready", p.line())
-	_, err := terminal.WriteString("\x1a")
-	require.NoError(t, err)
+	press(t, terminal, "\x1a")
 	require.Equal(t, "continued", p.line())
 	p.signal(syscall.SIGTERM)
 	assert.Equal(t, 6, p.status())

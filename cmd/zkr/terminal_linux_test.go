@@ -36,12 +36,18 @@ func startWithTerminal(t *testing.T, cmd *exec.Cmd) (*process, *os.File) {
 	return start(t, cmd), master
 }
 
+// press sends what the keys of a terminal send.
+func press(t *testing.T, terminal *os.File, keys string) {
+	t.Helper()
+	_, err := terminal.WriteString(keys)
+	require.NoError(t, err)
+}
+
 func TestCommandReadsFromTheTerminal(t *testing.T) {
 	s := recipestest.Start(t)
 	p, terminal := startOnTerminal(t, s, `echo ready; read -r a; echo "got $a"; read -r b; echo "got $b"`)
 	require.Equal(t, "ready", p.line())
-	_, err := terminal.WriteString("one\ntwo\n")
-	require.NoError(t, err)
+	press(t, terminal, "one\ntwo\n")
 	assert.Equal(t, "got one", p.line())
 	assert.Equal(t, "got two", p.line())
 	assert.Zero(t, p.status())
@@ -53,11 +59,9 @@ func TestInterruptFromTheTerminalReachesTheCommandOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, terminal := startOnTerminal(t, s, `trap 'echo interrupted' INT; trap 'exit 6' TERM; `+first+
 				`echo ready; while :; do sleep 0.05; done`)
-			_, err := terminal.WriteString("line\n")
-			require.NoError(t, err)
+			press(t, terminal, "line\n")
 			require.Equal(t, "ready", p.line())
-			_, err = terminal.WriteString("\x03")
-			require.NoError(t, err)
+			press(t, terminal, "\x03")
 			require.Equal(t, "interrupted", p.line())
 			p.signal(syscall.SIGTERM)
 			assert.Equal(t, 6, p.status())

@@ -134,8 +134,7 @@ func stock(t *testing.T, s *recipestest.Server, root string) *strings.Replacer {
 	reserve := func(data string) *queue.Item {
 		_, err := q.Offer(t.Context(), []byte(data))
 		require.NoError(t, err)
-		item, err := q.Reserve(t.Context())
-		require.NoError(t, err)
+		item := suite.Must(t, q.Reserve)
 		return item
 	}
 	require.NoError(t, reserve("letter").Nack(t.Context(), queue.Because(errors.New("no paper"))))

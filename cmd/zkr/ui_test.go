@@ -78,8 +78,7 @@ func TestPageShowsAHandOver(t *testing.T) {
 		named := func(host string) *lock.Mutex {
 			return lock.New(client(t, s), path, lock.WithData(fmt.Appendf(nil, `{"host":%q}`, host)))
 		}
-		first, err := named("first.example").Lock(t.Context())
-		require.NoError(t, err)
+		first := suite.Must(t, named("first.example").Lock)
 		second := suite.Later(func() *lock.Lease { l, _ := named("second.example").Lock(t.Context()); return l })
 
 		who := row(path) + `?.querySelector(".state .who").textContent`
@@ -101,8 +100,7 @@ func TestPageShowsAHandOver(t *testing.T) {
 func plant(t *testing.T, s *recipestest.Server, root string, n int) {
 	t.Helper()
 	session := suite.Session(t, client(t, s))
-	_, err := session.EnsurePath(t.Context(), root)
-	require.NoError(t, err)
+	suite.Ensure(t, session, root)
 	for chunk := range slices.Chunk(slices.Collect(func(yield func(int) bool) {
 		for i := range n {
 			if !yield(i) {
@@ -141,12 +139,10 @@ func TestPageTouchesOnlyWhatHasChanged(t *testing.T) {
 
 	// A contender comes and another goes, in one of a thousand rows.
 	changed := fmt.Sprintf("%s/%04d", root, 500)
-	ctx, cancel := context.WithTimeout(t.Context(), browsing)
-	defer cancel()
+	ctx := suite.Within(t, browsing)
 	waiter := suite.Later(func() error { _, err := lock.New(client(t, s), changed).Lock(ctx); return err })
 	p.await(`%s.querySelector(".waiting")`, row(changed))
-	all, err := lock.New(client(t, s), changed).Contenders(t.Context())
-	require.NoError(t, err)
+	all := suite.Must(t, lock.New(client(t, s), changed).Contenders)
 	require.NoError(t, lock.New(client(t, s), changed).Break(t.Context(), all[0].Node))
 	require.NoError(t, suite.Wait(t, waiter))
 	p.await(`!%s.querySelector(".waiting")`, row(changed))
@@ -157,8 +153,7 @@ func TestPageTouchesOnlyWhatHasChanged(t *testing.T) {
 
 	// New rows come in between, and gone ones go.
 	eval[any](p, `touched.length = 0`)
-	_, err = lock.New(client(t, s), root+"/0500a").Lock(t.Context())
-	require.NoError(t, err)
+	suite.Must(t, lock.New(client(t, s), root+"/0500a").Lock)
 	p.await(`%s?.previousElementSibling === %s`, row(root+"/0500a"), row(changed))
 	assert.NotContains(t, eval[[]string](p, `touched`), root+"/0501")
 }
@@ -214,8 +209,7 @@ func TestPageLeavesASilentConnection(t *testing.T) {
 
 	// The browser sees no end of its connection, only silence.
 	all.silence()
-	_, err = lock.New(client(t, s), root+"/lock").Lock(t.Context())
-	require.NoError(t, err)
+	suite.Must(t, lock.New(client(t, s), root+"/lock").Lock)
 	p.await(`%s`, row(root+"/lock"))
 }
 
@@ -259,9 +253,8 @@ func TestPageShowsNamesAsText(t *testing.T) {
 	name := evil + "\u202e"
 	session := suite.Session(t, c)
 	path := session.Path(root + "/" + name)
-	_, err := session.EnsurePath(t.Context(), root)
-	require.NoError(t, err)
-	_, err = session.Conn().Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+	suite.Ensure(t, session, root)
+	_, err := session.Conn().Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	data, err := json.Marshal(map[string]any{"host": evil, "program": "<script>window.broken=1</script>\x1b[2J\x7f\u0085", "more": "\u2028"})
 	require.NoError(t, err)
@@ -343,8 +336,7 @@ func TestPageBreaksOnlyIfAllowed(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		path := s.Root(t) + "/lock"
 		suite.Keep(t, client(t, s), path)
-		lease, err := lock.New(client(t, s), path).Lock(t.Context())
-		require.NoError(t, err)
+		lease := suite.Must(t, lock.New(client(t, s), path).Lock)
 
 		// Without --allow-break there is no button, and no request is accepted.
 		p := openTab(t, page(t, s.ConnectString(), path))
@@ -400,8 +392,7 @@ func TestPageSparesTheNextMemberOfAName(t *testing.T) {
 	require.ErrorIs(t, breakFor(t.Context(), c, d), ui.ErrGone)
 	d.Node, d.Since, d.Verb = "me", look.Contenders[0].Since, "revoke"
 	require.ErrorContains(t, breakFor(t.Context(), c, d), "only a lock can be revoked")
-	peers, err := group.New(c, path).Members(t.Context())
-	require.NoError(t, err)
+	peers := suite.Must(t, group.New(c, path).Members)
 	require.Len(t, peers, 1)
 }
 
@@ -452,8 +443,7 @@ func TestPageAsksForTheTokenOnce(t *testing.T) {
 func TestWhatActsOrHasCredentialsNeedsAToken(t *testing.T) {
 	s := recipestest.Start(t)
 	path := s.Root(t) + "/lock"
-	lease, err := lock.New(client(t, s), path).Lock(t.Context())
-	require.NoError(t, err)
+	lease := suite.Must(t, lock.New(client(t, s), path).Lock)
 	status := func(url string) int {
 		answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(httptest.NewRequest(http.MethodGet, url, nil))
 		require.NoError(t, err)

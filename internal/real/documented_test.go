@@ -59,8 +59,7 @@ func offerAcrossTheLeader(t *testing.T, cluster *ensemble.Cluster, path string) 
 	// The entry must be there once, although the client could not see it when it moved.
 	leader.Delay(0)
 	time.Sleep(time.Second)
-	n, err := q.Len(suite.Lasting(t))
-	require.NoError(t, err)
+	n := suite.Must(t, q.Len)
 	require.Equal(t, 2, n, "entries")
 	require.NoError(t, c.Close())
 }

@@ -77,33 +77,31 @@ func TestEndlessVerbsEndAlike(t *testing.T) {
 			"no connection":           (*recipestest.Link).Cut,
 			"no session":              func(l *recipestest.Link) { l.Cut(); time.Sleep(time.Minute) },
 		} {
-			t.Run(name+" with "+network, func(t *testing.T) {
-				suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-					path, link := srv.Root(t)+"/a", srv.Link(t)
-					for _, end := range []error{nil, context.DeadlineExceeded, protocol.ErrClosed} {
-						c := link.Client(t)
-						ctx, cancel := context.WithCancel(t.Context())
-						if end == context.DeadlineExceeded {
-							ctx, cancel = context.WithTimeout(t.Context(), 90*time.Second)
-						}
-						defer cancel()
-						ended := suite.Later(func() error { return verb(ctx, c, path) })
-						time.Sleep(5 * time.Second)
-						strike(link)
-						require.Empty(t, ended)
+			suite.Run(t, name+" with "+network, func(t *testing.T, srv *recipestest.Server) {
+				path, link := srv.Root(t)+"/a", srv.Link(t)
+				for _, end := range []error{nil, context.DeadlineExceeded, protocol.ErrClosed} {
+					c := link.Client(t)
+					ctx, cancel := context.WithCancel(t.Context())
+					if end == context.DeadlineExceeded {
+						ctx, cancel = context.WithTimeout(t.Context(), 90*time.Second)
+					}
+					defer cancel()
+					ended := suite.Later(func() error { return verb(ctx, c, path) })
+					time.Sleep(5 * time.Second)
+					strike(link)
+					require.Empty(t, ended)
 
-						if end == nil {
-							cancel()
-						} else if end == protocol.ErrClosed {
-							c.Close()
-						}
-						healing := time.AfterFunc(100*time.Second, link.Heal) // a member that leaves waits for it
-						require.ErrorIs(t, suite.Wait(t, ended), end)
-						healing.Stop()
-						link.Heal()
+					if end == nil {
+						cancel()
+					} else if end == protocol.ErrClosed {
 						c.Close()
 					}
-				})
+					healing := time.AfterFunc(100*time.Second, link.Heal) // a member that leaves waits for it
+					require.ErrorIs(t, suite.Wait(t, ended), end)
+					healing.Stop()
+					link.Heal()
+					c.Close()
+				}
 			})
 		}
 	}
@@ -117,8 +115,7 @@ func TestEndlessVerbsAreNotBegunInVain(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			require.NoError(t, verb(ctx, c, srv.Root(t)+"/a"), name)
-			ctx, cancel = context.WithTimeout(t.Context(), 0)
-			defer cancel()
+			ctx = suite.Within(t, 0)
 			require.ErrorIs(t, verb(ctx, c, srv.Root(t)+"/a"), context.DeadlineExceeded, name)
 		}
 	})

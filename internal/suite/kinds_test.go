@@ -184,8 +184,8 @@ func TestContendersOfAllRecipesAtAPathRespectEachOther(t *testing.T) {
 			if together(holder, newcomer) || newcomer == "downgraded" || foreigner || newcomer == "LeaderLatch" {
 				continue
 			}
-			t.Run(holder+" before "+newcomer, func(t *testing.T) {
-				suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) { respects(t, srv, holder, newcomer) })
+			suite.Run(t, holder+" before "+newcomer, func(t *testing.T, srv *recipestest.Server) {
+				respects(t, srv, holder, newcomer)
 			})
 		}
 	}

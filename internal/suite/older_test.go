@@ -182,26 +182,24 @@ var older = []struct {
 
 func TestProcessesOfAnOlderVersionAreUnderstood(t *testing.T) {
 	for _, o := range older {
-		t.Run(o.name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				path := srv.Root(t) + "/at"
-				process, c := srv.Conn(t), srv.Client(t)
-				leaveNodes(t, process, path, o.nodes)
+		suite.Run(t, o.name, func(t *testing.T, srv *recipestest.Server) {
+			path := srv.Root(t) + "/at"
+			process, c := srv.Conn(t), srv.Client(t)
+			leaveNodes(t, process, path, o.nodes)
 
-				saw, err := o.sees(t.Context(), c, path)
-				require.NoError(t, err)
-				require.Equal(t, o.want, fmt.Sprint(saw))
-				if o.waits != nil {
-					waits := suite.Later(func() error { return o.waits(t.Context(), c, path) })
-					time.Sleep(time.Minute)
-					require.Empty(t, waits)
-					process.Close()
-					require.NoError(t, suite.Wait(t, waits))
-				}
-
+			saw, err := o.sees(t.Context(), c, path)
+			require.NoError(t, err)
+			require.Equal(t, o.want, fmt.Sprint(saw))
+			if o.waits != nil {
+				waits := suite.Later(func() error { return o.waits(t.Context(), c, path) })
+				time.Sleep(time.Minute)
+				require.Empty(t, waits)
 				process.Close()
-				suite.Close(t, c)
-			})
+				require.NoError(t, suite.Wait(t, waits))
+			}
+
+			process.Close()
+			suite.Close(t, c)
 		})
 	}
 }
@@ -227,33 +225,31 @@ var newer = []struct {
 // The older process watches the holder's node, is next when that goes, and keeps its place.
 func TestProcessesOfAnOlderVersionWaitTheirTurn(t *testing.T) {
 	for _, n := range newer {
-		t.Run(n.name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				path := srv.Root(t) + "/at"
-				process, c, later := srv.Conn(t), srv.Client(t), srv.Client(t)
-				release, err := n.hold(t.Context(), c, path)
-				require.NoError(t, err)
-				held := contenders(t, c, path)
-				require.Len(t, held, 1)
-				_, _, gone, err := process.ExistsW(path + "/" + held[0])
-				require.NoError(t, err)
-				leaveNodes(t, process, path, "/"+n.node)
+		suite.Run(t, n.name, func(t *testing.T, srv *recipestest.Server) {
+			path := srv.Root(t) + "/at"
+			process, c, later := srv.Conn(t), srv.Client(t), srv.Client(t)
+			release, err := n.hold(t.Context(), c, path)
+			require.NoError(t, err)
+			held := contenders(t, c, path)
+			require.Len(t, held, 1)
+			_, _, gone, err := process.ExistsW(path + "/" + held[0])
+			require.NoError(t, err)
+			leaveNodes(t, process, path, "/"+n.node)
 
-				next := suite.Later(func() error { return n.next(t.Context(), later, path) })
-				time.Sleep(time.Minute)
-				require.Contains(t, contenders(t, c, path), held[0])
-				require.Empty(t, gone)
-				require.Empty(t, next)
+			next := suite.Later(func() error { return n.next(t.Context(), later, path) })
+			time.Sleep(time.Minute)
+			require.Contains(t, contenders(t, c, path), held[0])
+			require.Empty(t, gone)
+			require.Empty(t, next)
 
-				require.NoError(t, release(t.Context()))
-				synctest.Wait()
-				require.Equal(t, zk.EventNodeDeleted, suite.Wait(t, gone).Type)
-				time.Sleep(time.Minute)
-				require.Empty(t, next, "the older process is before it")
-				process.Close()
-				require.NoError(t, suite.Wait(t, next))
-				suite.Close(t, later)
-			})
+			require.NoError(t, release(t.Context()))
+			synctest.Wait()
+			require.Equal(t, zk.EventNodeDeleted, suite.Wait(t, gone).Type)
+			time.Sleep(time.Minute)
+			require.Empty(t, next, "the older process is before it")
+			process.Close()
+			require.NoError(t, suite.Wait(t, next))
+			suite.Close(t, later)
 		})
 	}
 }

@@ -91,11 +91,9 @@ func TestContenderThatMayNotBeReadIsListed(t *testing.T) {
 		path := srv.Root(t) + "/x"
 		alice, other := as(t, srv, "alice"), srv.Client(t)
 		suite.Ensure(t, suite.Session(t, other), path)
-		held, err := lock.New(alice, path).Lock(t.Context())
-		require.NoError(t, err)
+		held := suite.Must(t, lock.New(alice, path).Lock)
 
-		line, err := lock.New(other, path).Contenders(t.Context())
-		require.NoError(t, err)
+		line := suite.Must(t, lock.New(other, path).Contenders)
 		require.Equal(t, []lock.Contender{{Node: held.Node(), Session: suite.Session(t, alice).ID(), Holds: true}}, line)
 		suite.Close(t, alice)
 	})

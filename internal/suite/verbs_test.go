@@ -184,23 +184,21 @@ func TestCallThatEndsWhileRefusedSaysWhy(t *testing.T) {
 		zkwire.CodeReadOnly:     protocol.ErrReadOnly,
 		zkwire.CodeSessionMoved: zk.ErrSessionMoved,
 	} {
-		t.Run(code.String(), func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				link, root := srv.Link(t), srv.Root(t)
-				var log bytes.Buffer
-				c := link.Client(t, protocol.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-				suite.Session(t, c)
-				link.Fail(recipestest.OpAny, "", int32(code), 1<<20)
-				m := lock.New(c, root)
-				for _, verb := range []func(context.Context) (*lock.Lease, error){m.Lock, m.TryLock} {
-					_, err := verb(suite.Within(t, 3*time.Second))
-					require.ErrorIs(t, err, context.DeadlineExceeded)
-					require.ErrorIs(t, err, want)
-				}
-				link.Fail(recipestest.OpAny, "", int32(code), 0)
-				suite.Close(t, c)
-				require.Contains(t, log.String(), "server refuses requests, which are tried again")
-			})
+		suite.Run(t, code.String(), func(t *testing.T, srv *recipestest.Server) {
+			link, root := srv.Link(t), srv.Root(t)
+			var log bytes.Buffer
+			c := link.Client(t, protocol.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			suite.Session(t, c)
+			link.Fail(recipestest.OpAny, "", int32(code), 1<<20)
+			m := lock.New(c, root)
+			for _, verb := range []func(context.Context) (*lock.Lease, error){m.Lock, m.TryLock} {
+				_, err := verb(suite.Within(t, 3*time.Second))
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, want)
+			}
+			link.Fail(recipestest.OpAny, "", int32(code), 0)
+			suite.Close(t, c)
+			require.Contains(t, log.String(), "server refuses requests, which are tried again")
 		})
 	}
 }

@@ -21,7 +21,7 @@ import (
 func EmbeddedAndReal(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Helper()
 	t.Parallel()
-	t.Run("embedded", func(t *testing.T) { Bubble(t, test) })
+	Run(t, "embedded", test)
 	onReal(t, test)
 }
 
@@ -68,14 +68,17 @@ func Bubble(t *testing.T, test func(t *testing.T, srv *recipestest.Server), opts
 	recipestest.Bubble(t, test, opts...)
 }
 
+// Run is [Bubble] for a subtest with this name.
+func Run(t *testing.T, name string, test func(t *testing.T, srv *recipestest.Server), opts ...recipestest.Option) {
+	t.Run(name, func(t *testing.T) { Bubble(t, test, opts...) })
+}
+
 // InBothVersions runs a test in virtual time on servers like 3.8 and 3.9. Since 3.9, events carry
 // the zxid of their transaction.
 func InBothVersions(t *testing.T, test func(t *testing.T, version string, srv *recipestest.Server)) {
 	for _, version := range []string{"3.8", "3.9"} {
-		t.Run(version, func(t *testing.T) {
-			Bubble(t, func(t *testing.T, srv *recipestest.Server) { test(t, version, srv) },
-				recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.Version = version }))
-		})
+		Run(t, version, func(t *testing.T, srv *recipestest.Server) { test(t, version, srv) },
+			recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.Version = version }))
 	}
 }
 
@@ -178,7 +181,7 @@ func (a *asked) Err() error {
 }
 
 // Must calls a verb that must succeed within [Limit].
-func Must[L any](t *testing.T, verb func(context.Context) (L, error)) L {
+func Must[L any](t testing.TB, verb func(context.Context) (L, error)) L {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Limit)
 	defer cancel()

@@ -62,19 +62,17 @@ func TestRefusalAfterALostAnswerIsUncertain(t *testing.T) {
 			return err
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				link, path := srv.Link(t), srv.Root(t)
-				s := suite.Session(t, link.Client(t))
-				suite.Ensure(t, s, path)
-				link.LoseReply(c.op, 1)
-				err := c.try(suite.Lasting(t), s, path)
-				require.ErrorIs(t, err, c.want)
-				require.ErrorIs(t, err, protocol.ErrUncertain)
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			link, path := srv.Link(t), srv.Root(t)
+			s := suite.Session(t, link.Client(t))
+			suite.Ensure(t, s, path)
+			link.LoseReply(c.op, 1)
+			err := c.try(suite.Lasting(t), s, path)
+			require.ErrorIs(t, err, c.want)
+			require.ErrorIs(t, err, protocol.ErrUncertain)
 
-				_, err = s.Set(suite.Lasting(t), path+"/none", nil, 7)
-				require.NotErrorIs(t, err, protocol.ErrUncertain)
-			})
+			_, err = s.Set(suite.Lasting(t), path+"/none", nil, 7)
+			require.NotErrorIs(t, err, protocol.ErrUncertain)
 		})
 	}
 }
@@ -180,30 +178,28 @@ func TestBackOffBeginsWithTheFailureNotWithTheWait(t *testing.T) {
 			return backoff.WithMaxRetries(backoff.NewConstantBackOff(time.Second), 1)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				path := srv.Root(t) + "/line"
-				g := suite.Hold(t, srv.Client(t), path)
-				c := srv.Client(t, protocol.WithBackOff(newBackOff))
-				ctx := suite.Within(t, 24*time.Hour)
-				waiter := suite.Later(func() error {
-					g, err := suite.LineAt(c, path).Enter(ctx, suite.Request)
-					if err == nil {
-						err = g.Release(ctx)
-					}
-					return err
-				})
-
-				for range 3 {
-					time.Sleep(time.Hour)
-					srv.ExpireSession(suite.Session(t, c).ID())
-					synctest.Wait()
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			path := srv.Root(t) + "/line"
+			g := suite.Hold(t, srv.Client(t), path)
+			c := srv.Client(t, protocol.WithBackOff(newBackOff))
+			ctx := suite.Within(t, 24*time.Hour)
+			waiter := suite.Later(func() error {
+				g, err := suite.LineAt(c, path).Enter(ctx, suite.Request)
+				if err == nil {
+					err = g.Release(ctx)
 				}
-				time.Sleep(time.Hour)
-				suite.Release(t, g)
-
-				require.NoError(t, suite.Wait(t, waiter))
+				return err
 			})
+
+			for range 3 {
+				time.Sleep(time.Hour)
+				srv.ExpireSession(suite.Session(t, c).ID())
+				synctest.Wait()
+			}
+			time.Sleep(time.Hour)
+			suite.Release(t, g)
+
+			require.NoError(t, suite.Wait(t, waiter))
 		})
 	}
 }

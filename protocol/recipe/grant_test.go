@@ -285,26 +285,24 @@ func TestSetDataReturnsWhyItsOutcomeIsUnknown(t *testing.T) {
 		"read is refused":     {recipestest.OpGetData, zk.PermAll, zk.ErrNotEmpty},
 		"read is not allowed": {0, zk.PermAll &^ zk.PermRead, protocol.ErrUncertain},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				path, link := srv.Root(t)+"/line", srv.Link(t)
-				acls := protocol.WithACLFor(func(node string) []zk.ACL {
-					if strings.HasPrefix(node, path+"/") {
-						return zk.WorldACL(test.perms)
-					}
-					return nil
-				})
-				g := suite.Hold(t, link.Client(t, acls), path)
-				require.NoError(t, g.SetData(suite.Lasting(t), []byte("old"))) // so that the version is not 0
-				time.Sleep(time.Second)                                        // until the node is watched
-
-				// The grant can read first, because its watch has fired.
-				link.Fail(test.refuse, path+"/"+g.Node(), int32(zkwire.CodeNotEmpty), 2)
-				link.LoseReply(recipestest.OpSetData, 1)
-				require.ErrorIs(t, g.SetData(suite.Lasting(t), []byte("new")), test.want)
-				require.NoError(t, g.Err())
-				suite.Release(t, g)
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			path, link := srv.Root(t)+"/line", srv.Link(t)
+			acls := protocol.WithACLFor(func(node string) []zk.ACL {
+				if strings.HasPrefix(node, path+"/") {
+					return zk.WorldACL(test.perms)
+				}
+				return nil
 			})
+			g := suite.Hold(t, link.Client(t, acls), path)
+			require.NoError(t, g.SetData(suite.Lasting(t), []byte("old"))) // so that the version is not 0
+			time.Sleep(time.Second)                                        // until the node is watched
+
+			// The grant can read first, because its watch has fired.
+			link.Fail(test.refuse, path+"/"+g.Node(), int32(zkwire.CodeNotEmpty), 2)
+			link.LoseReply(recipestest.OpSetData, 1)
+			require.ErrorIs(t, g.SetData(suite.Lasting(t), []byte("new")), test.want)
+			require.NoError(t, g.Err())
+			suite.Release(t, g)
 		})
 	}
 }
@@ -327,22 +325,20 @@ func TestRefusalsDoNotRenewTrust(t *testing.T) {
 			require.ErrorIs(t, err, zk.ErrSessionExpired)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				link, path := srv.Link(t), srv.Root(t)+"/line"
-				suite.Keep(t, srv.Client(t), path)
-				g := suite.Hold(t, link.Client(t), path)
-				s := g.Session()
-				link.Fail(recipestest.OpDelete, "", refused, 1<<20)
-				begin := time.Now()
-				for g.Err() == nil && time.Since(begin) < time.Minute {
-					ask(t, link, s, path)
-					time.Sleep(s.Timeout() / 20)
-				}
-				require.ErrorIs(t, g.Err(), protocol.ErrUntrusted)
-				require.LessOrEqual(t, time.Since(begin), s.Timeout())
-				link.Fail(recipestest.OpDelete, "", refused, 0)
-			})
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			link, path := srv.Link(t), srv.Root(t)+"/line"
+			suite.Keep(t, srv.Client(t), path)
+			g := suite.Hold(t, link.Client(t), path)
+			s := g.Session()
+			link.Fail(recipestest.OpDelete, "", refused, 1<<20)
+			begin := time.Now()
+			for g.Err() == nil && time.Since(begin) < time.Minute {
+				ask(t, link, s, path)
+				time.Sleep(s.Timeout() / 20)
+			}
+			require.ErrorIs(t, g.Err(), protocol.ErrUntrusted)
+			require.LessOrEqual(t, time.Since(begin), s.Timeout())
+			link.Fail(recipestest.OpDelete, "", refused, 0)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
-	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -33,8 +32,7 @@ func impatient(retries uint64) protocol.Option {
 func requireNoContenders(t testing.TB, c *protocol.Client, path string) {
 	t.Helper()
 	suite.Soon(t, func() bool {
-		line, err := suite.LineAt(c, path).Contenders(suite.Lasting(t))
-		require.NoError(t, err)
+		line := suite.Must(t, suite.LineAt(c, path).Contenders)
 		return len(line) == 0
 	}, "a node is left")
 }

@@ -144,37 +144,35 @@ func TestMultiWhoseResultIsGoneIsUncertain(t *testing.T) {
 		"line deleted":    {2, "/line", "", true},
 		"session expired": {1, "", "lost", true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				root, link, operator := srv.Root(t), srv.Link(t), srv.Client(t)
-				other := suite.Session(t, operator)
-				g := suite.Hold(t, link.Client(t), root+"/line")
-				node := makes(t, srv.Client(t), root+"/node")
-				time.Sleep(time.Second)
-				link.Meet(c.step, func([]string) {
-					if c.swept == "" {
-						srv.ExpireSession(g.Session().ID())
-					} else {
-						for _, child := range suite.Children(t, operator, root+c.swept) {
-							require.NoError(t, other.Delete(suite.Lasting(t), root+c.swept+"/"+child, -1))
-						}
-					}
-					link.Cut()
-					link.Heal()
-				})
-
-				_, err := g.Multi(suite.Lasting(t), &zk.CreateRequest{Path: node + "/x-", Flags: zk.FlagSequence})
-				require.ErrorIs(t, err, protocol.ErrUncertain)
-				require.NotErrorIs(t, err, protocol.ErrLost)
-				require.ErrorContains(t, err, c.says)
-				require.Equal(t, name == "line deleted", suite.Exists(t, srv.Client(t), node+"/x-0000000000"))
-				if c.lost {
-					suite.Wait(t, g.Done())
-					require.ErrorIs(t, g.Err(), protocol.ErrLost)
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			root, link, operator := srv.Root(t), srv.Link(t), srv.Client(t)
+			other := suite.Session(t, operator)
+			g := suite.Hold(t, link.Client(t), root+"/line")
+			node := makes(t, srv.Client(t), root+"/node")
+			time.Sleep(time.Second)
+			link.Meet(c.step, func([]string) {
+				if c.swept == "" {
+					srv.ExpireSession(g.Session().ID())
 				} else {
-					suite.Release(t, g)
+					for _, child := range suite.Children(t, operator, root+c.swept) {
+						require.NoError(t, other.Delete(suite.Lasting(t), root+c.swept+"/"+child, -1))
+					}
 				}
+				link.Cut()
+				link.Heal()
 			})
+
+			_, err := g.Multi(suite.Lasting(t), &zk.CreateRequest{Path: node + "/x-", Flags: zk.FlagSequence})
+			require.ErrorIs(t, err, protocol.ErrUncertain)
+			require.NotErrorIs(t, err, protocol.ErrLost)
+			require.ErrorContains(t, err, c.says)
+			require.Equal(t, name == "line deleted", suite.Exists(t, srv.Client(t), node+"/x-0000000000"))
+			if c.lost {
+				suite.Wait(t, g.Done())
+				require.ErrorIs(t, g.Err(), protocol.ErrLost)
+			} else {
+				suite.Release(t, g)
+			}
 		})
 	}
 }

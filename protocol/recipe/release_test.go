@@ -23,32 +23,30 @@ func TestWorkGoesOnAfterItsBackOffHasEnded(t *testing.T) {
 		"release without an end":  {false, func(testing.TB) context.Context { return context.Background() }},
 		"create":                  {true, func(testing.TB) context.Context { return context.Background() }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				path, link := srv.Root(t)+"/line", srv.Link(t)
-				dialer, deletes := suite.Breaking(link, recipestest.OpDelete)
-				client := link.Client(t, dialer, impatient(2))
-				call := suite.Hold(t, client, path).Release
-				if c.creates {
-					require.NoError(t, call(suite.Lasting(t)))
-					link.LoseReply(recipestest.OpCreate, 1)
-					call = func(ctx context.Context) error {
-						_, err := suite.LineAt(client, path).Enter(ctx, suite.Request)
-						return err
-					}
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			path, link := srv.Root(t)+"/line", srv.Link(t)
+			dialer, deletes := suite.Breaking(link, recipestest.OpDelete)
+			client := link.Client(t, dialer, impatient(2))
+			call := suite.Hold(t, client, path).Release
+			if c.creates {
+				require.NoError(t, call(suite.Lasting(t)))
+				link.LoseReply(recipestest.OpCreate, 1)
+				call = func(ctx context.Context) error {
+					_, err := suite.LineAt(client, path).Enter(ctx, suite.Request)
+					return err
 				}
-				s := suite.Session(t, client)
-				deletes.Store(5)
+			}
+			s := suite.Session(t, client)
+			deletes.Store(5)
 
-				err := call(c.ctx(t))
+			err := call(c.ctx(t))
 
-				require.ErrorContains(t, err, "given up")
-				require.ErrorIs(t, err, zk.ErrConnectionClosed)
-				requireNoContenders(t, srv.Client(t), path)
-				require.Zero(t, deletes.Load())
-				require.NoError(t, s.Err(), "the session need not end for that")
-				require.NoError(t, suite.Hold(t, client, path).Release(suite.Lasting(t)))
-			})
+			require.ErrorContains(t, err, "given up")
+			require.ErrorIs(t, err, zk.ErrConnectionClosed)
+			requireNoContenders(t, srv.Client(t), path)
+			require.Zero(t, deletes.Load())
+			require.NoError(t, s.Err(), "the session need not end for that")
+			require.NoError(t, suite.Hold(t, client, path).Release(suite.Lasting(t)))
 		})
 	}
 }

@@ -28,13 +28,11 @@ func TestWatchOnAMissingNodeIsCurrentAfterAReconnect(t *testing.T) {
 		_, err := s.Watch(path).Ready(suite.Lasting(t))
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		watch := s.WatchChildren(path)
-		stat, err := watch.Ready(suite.Lasting(t))
-		require.NoError(t, err)
+		stat := suite.Must(t, watch.Ready)
 		require.Nil(t, stat)
 
 		suite.Reconnect(t, link, c)
-		same, err := watch.Current(suite.Lasting(t))
-		require.NoError(t, err)
+		same := suite.Must(t, watch.Current)
 		require.True(t, same)
 		suite.Ensure(t, s, path)
 		suite.Wait(t, watch.Changed())
@@ -103,38 +101,35 @@ func TestChangeIsFoundBeforeWatchesAreSetAgain(t *testing.T) {
 			return stat.Czxid == old.Czxid, err
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				link, path, other := srv.Link(t), srv.Root(t)+"/node", suite.Session(t, srv.Client(t))
-				gate := &suite.Gate{Op: recipestest.OpSetWatches}
-				s := suite.Session(t, link.Client(t, gate.Option(link)))
-				suite.Ensure(t, s, path)
-				watch, sharer := s.Watch(path), s.Watch(path)
-				for _, w := range []*recipe.Watch{watch, sharer} {
-					_, err := w.Ready(suite.Lasting(t))
-					require.NoError(t, err)
-				}
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			link, path, other := srv.Link(t), srv.Root(t)+"/node", suite.Session(t, srv.Client(t))
+			gate := &suite.Gate{Op: recipestest.OpSetWatches}
+			s := suite.Session(t, link.Client(t, gate.Option(link)))
+			suite.Ensure(t, s, path)
+			watch, sharer := s.Watch(path), s.Watch(path)
+			for _, w := range []*recipe.Watch{watch, sharer} {
+				suite.Must(t, w.Ready)
+			}
 
-				gate.Shut()
-				link.Cut()
-				_, err := other.Multi(suite.Lasting(t), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
-				require.NoError(t, err)
-				link.Heal()
-				require.NoError(t, s.Sync(suite.Lasting(t), path))
-				synctest.Wait()
-				select {
-				case <-sharer.Changed():
-					require.Fail(t, "the server cannot have told of it")
-				default:
-				}
+			gate.Shut()
+			link.Cut()
+			_, err := other.Multi(suite.Lasting(t), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
+			require.NoError(t, err)
+			link.Heal()
+			require.NoError(t, s.Sync(suite.Lasting(t), path))
+			synctest.Wait()
+			select {
+			case <-sharer.Changed():
+				require.Fail(t, "the server cannot have told of it")
+			default:
+			}
 
-				same, err := find(watch, suite.Lasting(t))
+			same, err := find(watch, suite.Lasting(t))
 
-				require.NoError(t, err)
-				require.False(t, same)
-				suite.Wait(t, sharer.Changed())
-				gate.Open()
-			})
+			require.NoError(t, err)
+			require.False(t, same)
+			suite.Wait(t, sharer.Changed())
+			gate.Open()
 		})
 	}
 }
@@ -147,18 +142,15 @@ func TestWatchAsksOnceAfterAReconnect(t *testing.T) {
 		s := suite.Session(t, c)
 		suite.Ensure(t, s, path)
 		first := s.Watch(path)
-		_, err := first.Ready(suite.Lasting(t))
-		require.NoError(t, err)
+		suite.Must(t, first.Ready)
 		suite.Reconnect(t, link, c)
 		synctest.Wait()
 		asked := link.Count(recipestest.OpExists)
 
 		second := s.Watch(path)
-		same, err := second.Current(suite.Lasting(t))
-		require.NoError(t, err)
+		same := suite.Must(t, second.Current)
 		require.True(t, same)
-		_, err = second.Ready(suite.Lasting(t))
-		require.NoError(t, err)
+		suite.Must(t, second.Ready)
 		require.ErrorIs(t, second.Wait(suite.Within(t, time.Second)), context.DeadlineExceeded)
 
 		require.Equal(t, asked+1, link.Count(recipestest.OpExists))

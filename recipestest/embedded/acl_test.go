@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -67,7 +68,7 @@ func TestMembersRefuseWritesByThemselves(t *testing.T) {
 							requireNothing(t, answered)
 							continue
 						}
-						a := receive(t, answered)
+						a := suite.Wait(t, answered)
 						require.Equal(t, []any{int32(2), int64(0), r.code}, []any{a.xid, a.zxid, a.code}, r.name)
 					}
 				})

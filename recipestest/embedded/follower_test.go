@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -73,8 +74,7 @@ func exists(t *testing.T, c *zk.Conn, path string) bool {
 // later runs f in a goroutine and returns a channel with its result. When later returns, f is
 // blocked or has ended.
 func later[T any](f func() T) <-chan T {
-	result := make(chan T, 1)
-	go func() { result <- f() }()
+	result := suite.Later(f)
 	synctest.Wait()
 	return result
 }
@@ -113,7 +113,7 @@ func TestWatchesOnALaggingFollowerFireLate(t *testing.T) {
 				for ch, want := range map[<-chan zk.Event]zk.EventType{
 					changed: zk.EventNodeDataChanged, created: zk.EventNodeCreated, children: zk.EventNodeChildrenChanged,
 				} {
-					require.Equal(t, want, receive(t, ch).Type)
+					require.Equal(t, want, suite.Wait(t, ch).Type)
 					e.since(t, lag)
 				}
 			})
@@ -131,7 +131,7 @@ func TestWritesThroughALaggingFollowerAreCommittedAtOnceAndAnsweredLate(t *testi
 		})
 
 		require.True(t, exists(t, e.leads, "/mine"))
-		require.NoError(t, receive(t, answer))
+		require.NoError(t, suite.Wait(t, answer))
 		e.since(t, lag)
 
 		select {
@@ -155,11 +155,11 @@ func TestRequestsToALaggingFollowerAreAnsweredInOrder(t *testing.T) {
 		require.Equal(t, "second", data(t, e.leads, "/a"), "the leader applies it before the first is answered")
 		requireNothing(t, read)
 
-		require.Equal(t, "first", receive(t, read))
+		require.Equal(t, "first", suite.Wait(t, read))
 		e.since(t, lag)
-		require.NoError(t, receive(t, first))
+		require.NoError(t, suite.Wait(t, first))
 		requireNothing(t, second)
-		require.NoError(t, receive(t, second))
+		require.NoError(t, suite.Wait(t, second))
 		e.since(t, lag+lag/2)
 	})
 }
@@ -177,8 +177,8 @@ func TestAnswersDoNotMix(t *testing.T) {
 			require.ErrorIs(t, err, zk.ErrNoNode)
 			require.Len(t, results, 2)
 
-			require.NoError(t, receive(t, written))
-			require.Equal(t, "new", receive(t, read))
+			require.NoError(t, suite.Wait(t, written))
+			require.Equal(t, "new", suite.Wait(t, read))
 		}
 	})
 }
@@ -194,7 +194,7 @@ func TestSyncWaitsForWhatTheLeaderHasCommittedBefore(t *testing.T) {
 		synced := later(sync)
 		time.Sleep(lag / 4)
 		set(t, e.leads, "/a", "newer")
-		require.NoError(t, receive(t, synced))
+		require.NoError(t, suite.Wait(t, synced))
 		e.since(t, lag)
 		require.Equal(t, "new", data(t, e.lags, "/a"))
 	})
@@ -220,10 +220,10 @@ func TestLaggingFollowerLearnsLateThatASessionHasEnded(t *testing.T) {
 		require.True(t, exists(t, other, "/theirs"), "its session has ended, and the follower does not know")
 		failed := later(func() error { _, err := other.Set("/a", nil, -1); return err })
 
-		require.Equal(t, zk.EventNodeDeleted, receive(t, theirs).Type)
+		require.Equal(t, zk.EventNodeDeleted, suite.Wait(t, theirs).Type)
 		e.since(t, lag)
-		require.Error(t, receive(t, failed))
-		require.ErrorIs(t, receive(t, own).Err, zk.ErrSessionExpired)
+		require.Error(t, suite.Wait(t, failed))
+		require.ErrorIs(t, suite.Wait(t, own).Err, zk.ErrSessionExpired)
 		_, err = e.lags.Sync("/a")
 		require.NoError(t, err)
 		require.Equal(t, "old", data(t, e.lags, "/a"), "the write has failed")

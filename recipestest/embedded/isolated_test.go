@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -43,7 +44,7 @@ func TestIsolatedFollowerAnswersReadsAndPings(t *testing.T) {
 
 				synced := later(func() error { _, err := c.Sync("/a"); return err })
 				if test.syncs {
-					require.NoError(t, receive(t, synced))
+					require.NoError(t, suite.Wait(t, synced))
 					require.Equal(t, "old", data(t, c, "/a"))
 				} else {
 					requireNothing(t, synced)
@@ -58,10 +59,10 @@ func TestIsolatedFollowerAnswersReadsAndPings(t *testing.T) {
 				requireNothing(t, connected)
 
 				f.Rejoin()
-				require.Equal(t, zk.StateHasSession, receive(t, connected).State())
-				require.Error(t, receive(t, written))
-				require.Error(t, receive(t, read))
-				require.Equal(t, "new", receive(t, later(func() string { return dataOf(c, "/a") })))
+				require.Equal(t, zk.StateHasSession, suite.Wait(t, connected).State())
+				require.Error(t, suite.Wait(t, written))
+				require.Error(t, suite.Wait(t, read))
+				require.Equal(t, "new", suite.Wait(t, later(func() string { return dataOf(c, "/a") })))
 			})
 		})
 	}
@@ -126,7 +127,7 @@ func TestSyncAtADeposedLeaderIsNoFence(t *testing.T) {
 		ended := later(func() error { _, err := before.receive(); return err })
 		requireNothing(t, ended)
 		time.Sleep(15 * time.Second)
-		require.ErrorIs(t, receive(t, ended), io.EOF)
+		require.ErrorIs(t, suite.Wait(t, ended), io.EOF)
 		require.False(t, s.ExpireSession(c.session), "it has expired")
 	})
 }

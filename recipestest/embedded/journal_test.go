@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -234,12 +235,12 @@ func TestNobodyLearnsOfAWriteBeforeItHasReachedTheDisk(t *testing.T) {
 		requireNothing(t, synced, "a sync")
 
 		d.release()
-		require.Zero(t, receive(t, written))
-		require.EqualValues(t, zkwire.CodeNodeExists, receive(t, exists))
-		require.True(t, receive(t, expiry))
-		require.NotZero(t, receive(t, began).session)
-		require.Zero(t, receive(t, told).session)
-		require.Zero(t, receive(t, synced))
+		require.Zero(t, suite.Wait(t, written))
+		require.EqualValues(t, zkwire.CodeNodeExists, suite.Wait(t, exists))
+		require.True(t, suite.Wait(t, expiry))
+		require.NotZero(t, suite.Wait(t, began).session)
+		require.Zero(t, suite.Wait(t, told).session)
+		require.Zero(t, suite.Wait(t, synced))
 		require.Equal(t, []string{"1 /a"}, reader.sync(t))
 		require.Zero(t, follower.must(t, zkwire.OpExists, packet{}.string("/a").bool(false)).code)
 	})
@@ -262,7 +263,7 @@ func TestWritesShareASync(t *testing.T) {
 		}
 		synctest.Wait()
 		before := d.release()
-		require.Zero(t, receive(t, first))
+		require.Zero(t, suite.Wait(t, first))
 
 		for _, c := range all[1:] {
 			for range each {
@@ -349,7 +350,7 @@ func TestServerEndsWhenItsDataCannotBeWritten(t *testing.T) {
 		require.Error(t, err, "what is not on the disk is not acknowledged")
 		_, err = other.receive()
 		require.Error(t, err)
-		receive(t, s.Done())
+		suite.Wait(t, s.Done())
 		require.ErrorContains(t, s.Err(), "embedded: no space left")
 		require.Equal(t, s.Err(), s.Resume())
 		_, err = s.Dial("", "", 0)

@@ -47,7 +47,7 @@ func dial(t testing.TB, s endpoint) *zk.Conn {
 		zk.WithDialer(s.Dial), zk.WithLogger(silent{}))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	for receive(t, events).State != zk.StateHasSession {
+	for suite.Wait(t, events).State != zk.StateHasSession {
 	}
 	return c
 }
@@ -92,16 +92,4 @@ func (w *wireClient) sync(t testing.TB) []string {
 	t.Helper()
 	w.must(t, zkwire.OpPing, nil)
 	return w.takeEvents()
-}
-
-// receive returns the next value of a channel.
-func receive[T any](t testing.TB, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(waitLimit):
-		require.FailNow(t, "no value arrived")
-		panic("unreachable")
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"slices"
@@ -247,12 +248,7 @@ func (s *Server) dropAll() {
 
 // connections returns the open connections in the order of their arrival.
 func (s *Server) connections() []*conn {
-	list := make([]*conn, 0, len(s.open))
-	for c := range s.open {
-		list = append(list, c)
-	}
-	slices.SortFunc(list, func(a, b *conn) int { return cmp.Compare(a.serial, b.serial) })
-	return list
+	return slices.SortedFunc(maps.Keys(s.open), func(a, b *conn) int { return cmp.Compare(a.serial, b.serial) })
 }
 
 // ExpireSession ends a session as if its timeout had run out, and reports whether the session

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -66,7 +67,7 @@ func TestCloseDoesNotWaitForClientsThatDoNotRead(t *testing.T) {
 
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
-	require.NoError(t, receive(t, closed))
+	require.NoError(t, suite.Wait(t, closed))
 }
 
 func TestStopKeepsDataAndSessions(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -157,7 +158,7 @@ func TestRequestsOfAnEndedSessionAreNotCarriedOut(t *testing.T) {
 		_, err := c.receive()
 		require.NoError(t, err)
 		require.True(t, s.ExpireSession(c.session))
-		receive(t, written)
+		suite.Wait(t, written)
 		_, err = io.Copy(io.Discard, c.nc)
 		require.NoError(t, err)
 
@@ -201,7 +202,7 @@ func TestServerEndsWithASessionThatIsTooLargeToBeLogged(t *testing.T) {
 					}
 					end(t, s, c)
 				}
-				receive(t, s.Done())
+				suite.Wait(t, s.Done())
 				require.ErrorContains(t, s.Err(), fmt.Sprintf("a record of %d bytes, for 2 ephemeral nodes, and a server can read %d", limit+1, limit))
 				require.Error(t, s.Resume())
 				require.ErrorIs(t, s.Close(), s.Err())

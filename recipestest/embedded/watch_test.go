@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -45,7 +46,7 @@ func TestEventComesBeforeTheAnswerThatReflectsIt(t *testing.T) {
 				}
 				seen, watching = st.Version, true
 			}
-			require.NoError(t, receive(t, done))
+			require.NoError(t, suite.Wait(t, done))
 		})
 	}
 }

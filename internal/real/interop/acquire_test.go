@@ -59,8 +59,7 @@ func of[L interface{ Unlock(context.Context) error }](acquire func(context.Conte
 // order, but readers may overtake readers.
 func acquireInOrder(t *testing.T, srv *recipestest.Server, path string, contenders []contender) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(len(contenders)+1)*2*suite.Limit)
-	defer cancel()
+	ctx := suite.Within(t, time.Duration(len(contenders)+1)*2*suite.Limit)
 
 	watcher := srv.Client(t)
 	granted := make(chan int, len(contenders))

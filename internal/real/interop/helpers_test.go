@@ -82,8 +82,7 @@ func offer(t testing.TB, q *queue.Queue, data string) {
 // reserve reserves an item, and gives it back when the test ends, unless it has ended before.
 func reserve(t testing.TB, q *queue.Queue) *queue.Item {
 	t.Helper()
-	it, err := q.Reserve(patient(t))
-	require.NoError(t, err)
+	it := suite.Must(t, q.Reserve)
 	t.Cleanup(func() { it.Nack(context.Background()) })
 	return it
 }

@@ -76,8 +76,7 @@ func downgradeAmong(t *testing.T, srv *recipestest.Server, spelling rwlock.Spell
 	path := srv.Root(t) + "/down"
 	m := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling))
 	writing := suite.Must(t, m.Lock)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*suite.Limit)
-	defer cancel()
+	ctx := suite.Within(t, 2*suite.Limit)
 	// Each contender is in line before the next comes, so that the order is known.
 	call := func(exclusive bool, n int) (unlock func(context.Context) error, granted chan error) {
 		granted = make(chan error, 1)
@@ -94,8 +93,7 @@ func downgradeAmong(t *testing.T, srv *recipestest.Server, spelling rwlock.Spell
 		unlockWriter, writer = call(true, 3)
 	}
 
-	reading, err := writing.Downgrade(t.Context())
-	require.NoError(t, err)
+	reading := suite.Must(t, writing.Downgrade)
 	require.NoError(t, <-reader, "both read")
 	if writer == nil {
 		unlockWriter, writer = call(true, 3)

@@ -34,8 +34,7 @@ func TestKazooCountsWithUs(t *testing.T) {
 	})
 	peer.Do(t, "count", "h", path, "50")
 	require.NoError(t, suite.Wait(t, counting))
-	state, err := v.Get(t.Context())
-	require.NoError(t, err)
+	state := suite.Must(t, v.Get)
 	require.Equal(t, "101", string(state.Data))
 	require.NoError(t, v.Delete(t.Context()))
 }
@@ -50,8 +49,7 @@ func TestCuratorsSharedValueIsOurs(t *testing.T) {
 	peer.Do(t, "share", "h", path)
 	require.Equal(t, "ours", peer.Do(t, "shared", "h"))
 	require.Equal(t, "true", peer.Do(t, "trysetshared", "h", "theirs"))
-	state, err := v.Get(t.Context())
-	require.NoError(t, err)
+	state := suite.Must(t, v.Get)
 	require.Equal(t, "theirs", string(state.Data))
 
 	// Curator's value follows ours, too (by a watch).

@@ -17,32 +17,36 @@ import (
 // A view is a client with a chroot, an identity and an ACL. There are several ways to set the ACL.
 type view struct {
 	name string
-	acl  []zk.ACL
+	acl  func(path string) []zk.ACL
 	opts []protocol.ConnectOption
 	with []protocol.Option
 }
 
 // By default the identity of a view may do everything, and nobody else anything. An ACL lets others
 // read.
-var (
-	mine   = zk.DigestACL(zk.PermAll, "me", "secret")
-	shared = append(mine[:1:1], zk.WorldACL(zk.PermRead)...)
-)
+func mine(string) []zk.ACL { return zk.DigestACL(zk.PermAll, "me", "secret") }
+
+func shared(path string) []zk.ACL { return append(mine(path), zk.WorldACL(zk.PermRead)...) }
+
+// named is the ACL of a function. It differs from path to path (but not by numbers, because a server
+// appends them to some paths).
+func named(path string) []zk.ACL {
+	return append(mine(path), zk.DigestACL(zk.PermRead, numbers.ReplaceAllString(path, ""), "")...)
+}
 
 var (
 	quietly = protocol.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	mineFor = protocol.WithACLFor(func(string) []zk.ACL { return shared })
 	opened  = protocol.WithACL(zk.WorldACL(zk.PermAll))
 )
 
 var views = []view{
 	{"identity", mine, nil, nil},
 	{"identity and With", mine, nil, []protocol.Option{quietly}},
-	{"ACL at Connect", shared, []protocol.ConnectOption{protocol.WithACL(shared)}, nil},
-	{"ACL at Connect and With", shared, []protocol.ConnectOption{protocol.WithACL(shared)}, []protocol.Option{quietly}},
-	{"ACL of With", shared, []protocol.ConnectOption{opened}, []protocol.Option{protocol.WithACL(shared)}},
-	{"ACL function at Connect and With", shared, []protocol.ConnectOption{mineFor}, []protocol.Option{quietly}},
-	{"ACL function of With", shared, []protocol.ConnectOption{opened}, []protocol.Option{mineFor}},
+	{"ACL at Connect", shared, []protocol.ConnectOption{protocol.WithACL(shared(""))}, nil},
+	{"ACL at Connect and With", shared, []protocol.ConnectOption{protocol.WithACL(shared(""))}, []protocol.Option{quietly}},
+	{"ACL of With", shared, []protocol.ConnectOption{opened}, []protocol.Option{protocol.WithACL(shared(""))}},
+	{"ACL function at Connect and With", named, []protocol.ConnectOption{protocol.WithACLFor(named)}, []protocol.Option{quietly}},
+	{"ACL function of With", named, []protocol.ConnectOption{opened}, []protocol.Option{protocol.WithACLFor(named)}},
 }
 
 // Views plays a call below a chroot with an identity and an ACL (for each way to set the ACL).
@@ -101,24 +105,24 @@ type exposed struct {
 	nodes []string
 }
 
-func (e *exposed) look(s *Stage, want []zk.ACL) {
+func (e *exposed) look(s *Stage, want func(path string) []zk.ACL) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.walk("/", func(path string) {
 		if path == "/" || strings.HasPrefix(path, "/zookeeper") {
 			return
 		}
-		name := s.shorten(path)
+		name, given := s.shorten(path), strings.TrimPrefix(path, s.chroot)
 		switch {
 		case path == s.chroot:
-			name = "the chroot"
+			name, given = "the chroot", "/"
 		case strings.HasPrefix(s.chroot, path+"/"):
-			name = "above the chroot"
+			name, given = "above the chroot", "/"
 		case !strings.HasPrefix(path, s.chroot+"/"):
 			name = "outside of the chroot"
 		}
 		acl, _, err := s.reader.GetACL(path)
-		if err == nil && (!slices.Equal(acl, want) || name == "outside of the chroot") && !slices.Contains(e.nodes, name) {
+		if err == nil && (!slices.Equal(acl, want(given)) || name == "outside of the chroot") && !slices.Contains(e.nodes, name) {
 			e.nodes = append(e.nodes, name)
 		}
 	})

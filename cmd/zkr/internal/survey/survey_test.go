@@ -59,8 +59,7 @@ func TestLockThatMayBeUnusedLingers(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/lingers", client(t, srv)
 		m := lock.New(c, path, lock.WithLinger(time.Hour))
-		lease, err := m.Lock(t.Context())
-		require.NoError(t, err)
+		lease := suite.Must(t, m.Lock)
 		require.Equal(t, "lingers", lookFor(t, c, path, 1).Contenders[0].Mode)
 		waiter := client(t, srv)
 		start(t, func(ctx context.Context) { lock.New(waiter, path).Lock(ctx) })
@@ -89,8 +88,7 @@ func TestReservationsThatNobodyStandsBehindAreOrphans(t *testing.T) {
 		for range 2 {
 			_, err := q.Offer(t.Context(), []byte("element"))
 			require.NoError(t, err)
-			_, err = q.Reserve(t.Context())
-			require.NoError(t, err)
+			suite.Must(t, q.Reserve)
 		}
 		for _, contender := range look(t, c, root+"/queue").Contenders {
 			require.Empty(t, contender.Orphan)
@@ -119,8 +117,7 @@ func TestReservationsThatNobodyStandsBehindAreOrphans(t *testing.T) {
 		p = look(t, c, root+"/copy")
 		require.Equal(t, []survey.State{survey.Holds, survey.Holds}, states(p))
 		require.Contains(t, p.Contenders[0].Orphan, "has gone")
-		_, err := queue.New(c, root+"/copy").Take(suite.Lasting(t))
-		require.NoError(t, err)
+		suite.Must(t, queue.New(c, root+"/copy").Take)
 	})
 }
 
@@ -143,15 +140,14 @@ func TestWhatMayNotBeReadIsSaid(t *testing.T) {
 	test := func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		owner := client(t, srv, protocol.WithAuth("digest", []byte("me:secret")), protocol.WithACL(zk.AuthACL(zk.PermAll)))
-		_, err := lock.New(owner, root+"/lock").Lock(t.Context())
-		require.NoError(t, err)
+		suite.Must(t, lock.New(owner, root+"/lock").Lock)
 
 		p := look(t, client(t, srv), root+"/lock")
 		require.Equal(t, survey.Hidden, p.Recipe)
 		require.Equal(t, suite.Has(t, srv, suite.HiddenStats), p.Since.IsZero())
 
 		s := suite.Session(t, owner)
-		_, err = s.Conn().SetACL(s.Path(root+"/lock"), zk.WorldACL(zk.PermRead), -1)
+		_, err := s.Conn().SetACL(s.Path(root+"/lock"), zk.WorldACL(zk.PermRead), -1)
 		require.NoError(t, err)
 		p = look(t, client(t, srv), root+"/lock")
 		require.Equal(t, survey.Lock, p.Recipe)

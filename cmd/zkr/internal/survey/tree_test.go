@@ -19,8 +19,7 @@ import (
 func makeNodes(t *testing.T, s *recipe.Session, nodes, locks []string) {
 	t.Helper()
 	for _, node := range slices.Concat(nodes, locks) {
-		_, err := s.EnsurePath(t.Context(), node)
-		require.NoError(t, err)
+		suite.Ensure(t, s, node)
 	}
 	for _, path := range locks {
 		require.NoError(t, s.Create(t.Context(), path+"/n-lock-0000000000", nil, zk.FlagEphemeral))

@@ -32,8 +32,7 @@ func TestViewerReadsOnlyWhatHasChanged(t *testing.T) {
 		var leases []*lock.Lease
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 			suite.Keep(t, c, root+"/"+name)
-			lease, err := lock.New(c, root+"/"+name).Lock(t.Context())
-			require.NoError(t, err)
+			lease := suite.Must(t, lock.New(c, root+"/"+name).Lock)
 			leases = append(leases, lease)
 		}
 		_, err := group.New(c, root+"/group").Join(t.Context(), "me", []byte("one"))
@@ -91,8 +90,7 @@ func TestViewerTellsReleasesFromLosses(t *testing.T) {
 		suite.Keep(t, c, path)
 		v := survey.NewViewer(client(t, srv), path, survey.Limits{})
 		for _, end := range []survey.End{survey.Released, survey.Lost} {
-			first, err := lock.New(c, path).Lock(t.Context())
-			require.NoError(t, err)
+			first := suite.Must(t, lock.New(c, path).Lock)
 			second := suite.Later(func() *lock.Lease { l, _ := lock.New(client(t, srv), path).Lock(t.Context()); return l })
 			suite.Soon(t, func() bool { return len(view(t, v).Contenders) == 2 }, "waiter")
 
@@ -128,8 +126,7 @@ func TestViewerDoesNotWaitForAListingToTellAnEnd(t *testing.T) {
 		path, c := srv.Root(t)+"/lock", srv.Client(t)
 		suite.Keep(t, c, path)
 		m := lock.New(c, path)
-		first, err := m.Lock(t.Context())
-		require.NoError(t, err)
+		first := suite.Must(t, m.Lock)
 		join := func() <-chan *lock.Lease {
 			joined := suite.Later(func() *lock.Lease { l, _ := lock.New(c, path).Lock(t.Context()); return l })
 			synctest.Wait()
@@ -170,11 +167,9 @@ func TestViewerKnowsTheEndOfASessionByItsNodes(t *testing.T) {
 		root := srv.Root(t)
 		dying := srv.Client(t)
 		suite.Keep(t, dying, root+"/lock", root+"/group")
-		lease, err := lock.New(dying, root+"/lock").Lock(t.Context())
-		require.NoError(t, err)
+		lease := suite.Must(t, lock.New(dying, root+"/lock").Lock)
 		s := suite.Session(t, dying) // which does not join again
-		_, err = s.EnsurePath(t.Context(), root+"/group")
-		require.NoError(t, err)
+		suite.Ensure(t, s, root+"/group")
 		require.NoError(t, s.Create(t.Context(), root+"/group/me", nil, zk.FlagEphemeral))
 
 		v := survey.NewViewer(client(t, srv), root, survey.Limits{})
@@ -209,8 +204,7 @@ func TestViewerCountsElementsWithoutReadingThem(t *testing.T) {
 		require.Equal(t, first.Entries.Created+1, p.Entries.Created)
 
 		// A reservation changes nothing that is watched.
-		_, err = q.Reserve(t.Context())
-		require.NoError(t, err)
+		suite.Must(t, q.Reserve)
 		suite.Soon(t, func() bool {
 			p, err := v.Look(t.Context(), true)
 			return err == nil && p.Entries.Reserved == 1
@@ -235,8 +229,7 @@ func TestCountGoesOnInTheSecondHalfOfTheNumbers(t *testing.T) {
 	require.Equal(t, before+3, look(t, c, path).Entries.Created)
 
 	empty := srv.Root(t)
-	_, err = suite.Session(t, c).EnsurePath(t.Context(), empty)
-	require.NoError(t, err)
+	suite.Ensure(t, suite.Session(t, c), empty)
 	require.NoError(t, srv.Embedded().SetSequence(empty, 1<<30))
 	require.Equal(t, survey.Empty, look(t, c, empty).Recipe)
 }
@@ -245,8 +238,7 @@ func TestViewerShowsWhatMayNotBeRead(t *testing.T) {
 	srv := recipestest.Start(t, like39)
 	root := srv.Root(t)
 	mine := client(t, srv, protocol.WithAuth("digest", []byte("me:secret")), protocol.WithACL(zk.AuthACL(zk.PermAll)))
-	_, err := lock.New(mine, root+"/hidden").Lock(t.Context())
-	require.NoError(t, err)
+	suite.Must(t, lock.New(mine, root+"/hidden").Lock)
 
 	c := client(t, srv)
 	v := survey.NewViewer(c, root, survey.Limits{})

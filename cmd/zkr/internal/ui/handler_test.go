@@ -178,8 +178,7 @@ func TestDeedsOfOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
 	path := srv.Root(t) + "/lock"
-	lease, err := lock.New(newClient(t, srv), path).Lock(t.Context())
-	require.NoError(t, err)
+	lease := suite.Must(t, lock.New(newClient(t, srv), path).Lock)
 	deeds := make(chan Deed, 10)
 	var answer error
 	server := start(t, newClient(t, srv), path, Access{}, func(c *Config) {

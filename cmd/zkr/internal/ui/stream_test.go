@@ -46,8 +46,7 @@ func TestBrowserIsToldWhatHasChanged(t *testing.T) {
 		for i := range 5 {
 			path := fmt.Sprintf("%s/%d", root, i)
 			suite.Keep(t, c, path)
-			l, err := lock.New(c, path, lock.WithData([]byte("me"))).Lock(t.Context())
-			require.NoError(t, err)
+			l := suite.Must(t, lock.New(c, path, lock.WithData([]byte("me"))).Lock)
 			leases = append(leases, l)
 		}
 		server := start(t, newClient(t, srv), root, Access{}, nil)
@@ -95,8 +94,7 @@ func TestBrowsersShareOneSurveyThatCostsNothingAtRest(t *testing.T) {
 	srv := recipestest.Start(t)
 	root, c := srv.Root(t), newClient(t, srv)
 	for i := range 20 {
-		_, err := lock.New(c, fmt.Sprintf("%s/%02d", root, i)).Lock(t.Context())
-		require.NoError(t, err)
+		suite.Must(t, lock.New(c, fmt.Sprintf("%s/%02d", root, i)).Lock)
 	}
 	link := srv.Link(t)
 	viewer := link.Client(t)
@@ -149,8 +147,7 @@ func TestNoCharacterThatIsNotPrintableIsSent(t *testing.T) {
 	const odd = "<b>\x1b[2J\u202e\u0085\u2028\x00\xff"
 	data, err := json.Marshal(map[string]string{"host": odd, "program": odd, "more": odd})
 	require.NoError(t, err)
-	_, err = lock.New(c, root+"/\u202ename", lock.WithData(data)).Lock(t.Context())
-	require.NoError(t, err)
+	suite.Must(t, lock.New(c, root+"/\u202ename", lock.WithData(data)).Lock)
 	_, err = group.New(c, root+"/group").Join(t.Context(), "m\u202e", []byte(odd))
 	require.NoError(t, err)
 
@@ -170,9 +167,8 @@ func TestTimelineTellsLosses(t *testing.T) {
 	srv := recipestest.Start(t)
 	root := srv.Root(t)
 	dying := srv.Client(t)
-	_, err := lock.New(dying, root+"/lock", lock.WithData([]byte("one"))).Lock(t.Context())
-	require.NoError(t, err)
-	_, err = group.New(dying, root+"/group").Join(t.Context(), "host-1", nil)
+	suite.Must(t, lock.New(dying, root+"/lock", lock.WithData([]byte("one"))).Lock)
+	_, err := group.New(dying, root+"/group").Join(t.Context(), "host-1", nil)
 	require.NoError(t, err)
 	browser := listen(t, start(t, newClient(t, srv), root, Access{}, nil), nil)
 	browser.all()
@@ -262,8 +258,7 @@ func TestTreeThatChangesWithoutPauseStaysBelowTheRate(t *testing.T) {
 	browser.all()
 
 	began, before := time.Now(), link.Packets()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
+	ctx := suite.Within(t, 3*time.Second)
 	for i := 0; ctx.Err() == nil; i++ {
 		lock.New(c, fmt.Sprintf("%s/%d", root, i%10)).Do(ctx, func(context.Context, *lock.Lease) error { return nil })
 	}
