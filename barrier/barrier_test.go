@@ -119,7 +119,7 @@ func lateRemoval(t *testing.T, opts []barrier.Option, only bool, after int, slow
 	require.NoError(t, b.Remove(t.Context()))
 }
 
-func TestRemovalWhoseMarkerIsDeletedGoesOn(t *testing.T) {
+func TestRemovalWhoseMarkerIsDeleted(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link, operator := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
 		gate := &suite.Gate{Op: recipestest.OpMulti}
