@@ -119,6 +119,23 @@ func lateRemoval(t *testing.T, opts []barrier.Option, only bool, after int, slow
 	require.NoError(t, b.Remove(t.Context()))
 }
 
+func TestRemovalWhoseMarkerIsDeleted(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, operator := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
+		gate := &suite.Gate{Op: recipestest.OpMulti}
+		b := barrier.New(link.Client(t, gate.Option(link)), path)
+		require.NoError(t, b.Set(t.Context()))
+		gate.Shut()
+		removed := suite.Later(func() error { return b.Remove(t.Context()) })
+		synctest.Wait()
+		marker := path + "/" + suite.Children(t, operator, path)[0]
+		require.NoError(t, suite.Session(t, operator).Delete(t.Context(), marker, -1))
+		gate.Open()
+		require.NoError(t, suite.Wait(t, removed))
+		require.False(t, suite.Exists(t, operator, path))
+	})
+}
+
 // A setter's machine is cut off, and its process is started again: with another client, or with the
 // same one in its next session.
 func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {

@@ -139,8 +139,7 @@ func (k *kept) awaitChange(ctx context.Context, s *recipe.Session) {
 // recheck asks the server whether the line or the node has changed.
 func (k *kept) recheck(ctx context.Context, s *recipe.Session) {
 	for _, w := range []*recipe.Watch{s.WatchChildren(k.linger.recipe.Path()), s.Watch(k.node)} {
-		if _, err := w.Ready(ctx); err == nil {
-			w.Recheck(ctx)
-		}
+		w.Ready(ctx)
+		w.Recheck(ctx) // what Ready has met, it meets as well
 	}
 }

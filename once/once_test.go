@@ -100,6 +100,7 @@ func TestDoneNodeSaysWhoHasRun(t *testing.T) {
 		var want once.Key
 		requireRan(t, do(t, o, "a/b", func(_ context.Context, r *once.Run) error {
 			require.Equal(t, calls(t, c, path, 1), []string{r.Node()})
+			require.Equal(t, path+"/"+r.Node(), r.Check().Path)
 			require.NoError(t, r.Err())
 			want = once.Key{Name: r.Key(), PID: os.Getpid(), Node: r.Node(), Token: r.Token()}
 			return nil

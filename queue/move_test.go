@@ -302,8 +302,9 @@ func TestRedrive(t *testing.T) {
 		require.Equal(t, []string{"stays"}, drain(t, t.Context(), dead))
 		_, err = q.Redrive(t.Context(), dead, 0)
 		require.ErrorContains(t, err, "at least 1")
-		_, err = q.Redrive(t.Context(), q, 1)
+		moved, err = q.Redrive(t.Context(), q, 1)
 		require.ErrorContains(t, err, "own")
+		require.Zero(t, moved)
 	})
 }
 

@@ -96,6 +96,7 @@ func TestFollowersThatCannotBe(t *testing.T) {
 	for want, opts := range map[string][]recipestest.Option{
 		"a follower at least, got 0": {recipestest.WithFollowers(0)},
 		"cannot be combined":         {recipestest.WithFollowers(2), recipestest.Lagging(time.Second)},
+		"lag must not be negative":   {recipestest.Lagging(-1)},
 	} {
 		failed := run(t, func(tb testing.TB) { recipestest.Start(tb, opts...) })
 		require.Len(t, failed.errors, 1)

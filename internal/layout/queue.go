@@ -72,7 +72,7 @@ func parseAt(node string, i int, priorities bool) (e Entry, ok bool) {
 	kind, rest, _ := strings.Cut(node[:i], "-")
 	switch {
 	case kind == QueuePriority && priorities && len(rest) == 3:
-		priority, ok := parseNumber(rest, 31)
+		priority, ok := parseNumber(rest)
 		e.Priority = int(priority)
 		return e, ok
 	case kind == queueMoved && rest != "":
@@ -87,10 +87,10 @@ func parseAt(node string, i int, priorities bool) (e Entry, ok bool) {
 	return e, false
 }
 
-// parseNumber reads digits and nothing else.
-func parseNumber(digits string, bits int) (n uint64, ok bool) {
-	n, err := strconv.ParseUint(digits, 10, bits)
-	return n, err == nil
+// parseNumber reads digits and nothing else. (A greater time than 2^47 is after the year 6000.)
+func parseNumber(digits string) (n int64, ok bool) {
+	u, err := strconv.ParseUint(digits, 10, 47)
+	return int64(u), err == nil
 }
 
 // IsEntryID reports whether an entry can have this ID.
@@ -113,8 +113,8 @@ func DelayedBucket(due int64) string { return fmt.Sprintf("%012d", due>>16) }
 
 // BucketDue returns when the first entry of a directory can be due.
 func BucketDue(bucket string) (due int64, ok bool) {
-	n, ok := parseNumber(bucket, 47)
-	return int64(n) << 16, ok
+	n, ok := parseNumber(bucket)
+	return n << 16, ok
 }
 
 // DelayedEntry returns the name of an entry in its directory. If id is empty, the sequence number
@@ -133,8 +133,8 @@ func HeldEntry(number int, id string) string { return fmt.Sprintf("%d,%s", numbe
 // when it is due.
 func ParseBeside(node string) (number int64, id string, ok bool) {
 	digits, id, found := strings.Cut(node, ",")
-	n, ok := parseNumber(digits, 63)
-	return int64(n), id, found && ok && id != ""
+	number, ok = parseNumber(digits)
+	return number, id, found && ok && id != ""
 }
 
 // A Record says more about an entry that was reserved, has come back, is delayed or is a dead

@@ -314,6 +314,7 @@ func (r *run) finish() error {
 			if p.nc != nil {
 				p.xid++
 				r.call(p, p.xid, zkwire.OpCloseSession, nil)
+				r.fence(p) // the watches are gone once the connection has ended
 				p.disconnect()
 			}
 		}

@@ -53,10 +53,8 @@ func ParseConnectRequest(payload []byte) (ConnectRequest, error) {
 		return ConnectRequest{}, ErrMalformed
 	}
 	// Clients before 3.4 don't send this field.
-	if r.ReadOnlyField = len(d.Rest) > 0; r.ReadOnlyField {
-		r.ReadOnly = d.Bool()
-	}
-
+	r.ReadOnlyField = len(d.Rest) > 0
+	r.ReadOnly = d.Bool()
 	return r, nil
 }
 
@@ -107,9 +105,7 @@ func ParseConnectResponse(payload []byte) (ConnectResponse, error) {
 	if d.Bad {
 		return ConnectResponse{}, ErrMalformed
 	}
-	if r.ReadOnlyField = len(d.Rest) > 0; r.ReadOnlyField {
-		r.ReadOnly = d.Bool()
-	}
-
+	r.ReadOnlyField = len(d.Rest) > 0
+	r.ReadOnly = d.Bool()
 	return r, nil
 }

@@ -127,6 +127,18 @@ func TestNextContenderNeedsNoRequest(t *testing.T) {
 				require.LessOrEqual(t, other.link.Events(), 1, "which is not next, was woken")
 			}
 		}
+
+		// Nor does a contender that came a moment ago.
+		link := srv.Link(t)
+		second := enter(t.Context(), lineAt(srv.Client(t), q.path), request)
+		pending(t, second)
+		third := enter(t.Context(), lineAt(link.Client(t), q.path), request)
+		pending(t, third)
+		count := link.Count(recipestest.OpAny)
+		suite.Release(t, q.holder)
+		suite.Release(t, suite.Wait(t, second))
+		q.holder = suite.Wait(t, third)
+		require.Equal(t, count, link.Count(recipestest.OpAny))
 		q.waiters = nil
 		q.disband(t)
 	})

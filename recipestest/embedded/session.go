@@ -161,11 +161,6 @@ func (s *Server) housekeepOnce() {
 	}
 
 	// Containers and TTL nodes.
-	if len(s.tree.reapable) == 0 {
-		s.reapAt = never
-		return
-	}
-
 	if s.reapAt <= now {
 		s.reap()
 		s.reapAt = never
