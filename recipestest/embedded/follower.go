@@ -61,7 +61,7 @@ type Follower struct {
 	stopped bool
 	closed  bool
 	contact contact
-	alive   map[int64]*session // by ID, each session that existed when f was deposed
+	alive   map[int64]*session // by ID, each session that existed when f was cut off
 	hasty   bool               // see AnswerSyncsAtOnce
 
 	address  string       // where it listens, if it does
@@ -135,9 +135,7 @@ func (f *Follower) cutOff(now contact) {
 	f.contact = now
 	// Reports that are still due can't reach the leader.
 	clear(f.heard)
-	if f.alive = nil; now == deposed {
-		f.alive = maps.Clone(f.srv.sessions)
-	}
+	f.alive = maps.Clone(f.srv.sessions)
 }
 
 // AnswerSyncsAtOnce makes the follower answer syncs as soon as it has applied every transaction
