@@ -1,9 +1,11 @@
 package laws
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -32,7 +34,7 @@ func (c code) fits(request string) bool {
 }
 
 // Refused lets the server refuse each request of a call, and each operation of each transaction,
-// once.
+// once, and all requests of its kind from then on.
 func Refused(t *testing.T, p *Player) {
 	p.law(t, law{name: "refused", title: "What comes of a call one of whose requests is refused once.", cells: func(sc *scene) {
 		for _, p := range sc.calm.requests() {
@@ -43,8 +45,40 @@ func Refused(t *testing.T, p *Player) {
 					}
 				}
 			}
+			for _, c := range codes {
+				if c.fits(p.parts[0]) && (c.name == "no auth" || c.name == "throttled") {
+					sc.refuseOn(p, c)
+				}
+			}
 		}
 	}})
+}
+
+// refuseOn adds the cell in which all requests of a kind are refused until the call ends. The call
+// may wait for as long, but must not ask more than a few times a second.
+func (sc *scene) refuseOn(p packet, c code) {
+	const most = 6 // a second: a session whose proofs are refused sends four
+	var op recipestest.Op
+	var began time.Time
+	before := 0
+	sc.broken(c.name+" from then on", p, setting{}, func(s *Stage, operations []string) {
+		began, before, op = time.Now(), s.Link.Count(recipestest.OpAny), recipestest.OpMulti
+		what, _, _ := strings.Cut(operations[0], " ")
+		for i := range recipestest.OpWhoAmI {
+			if len(operations) == 1 && i.String() == what {
+				op = i
+			}
+		}
+		s.Link.Fail(op, "", int32(c.code), storm)
+	}, func(s *Stage, v Verb, o outcome, base int, p packet) (at, text string) {
+		s.Link.Fail(op, "", 0, 0)
+		requests, seconds := s.Link.Count(recipestest.OpAny)-before, time.Since(began).Seconds()
+		s.Client.Close() // what was refused has stayed
+		if float64(requests) > most*max(seconds, 10) {
+			return p.String(), fmt.Sprintf("! %d requests in %.0f s", requests, seconds)
+		}
+		return "", ""
+	})
 }
 
 // refuse adds the cell in which one operation of a request is refused.
