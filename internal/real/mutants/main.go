@@ -14,8 +14,8 @@
 // It runs the tests of the mutant's package that reach the mutant, and then the tests of the
 // packages that -tests names. If all of them pass, the mutant survives. A test that takes far too
 // long counts as failed. So on a busy machine this command can miss survivors, but it never reports
-// a false one. Tests run with -short, on the embedded server. The working tree isn't changed: the
-// go command gets the changed files as an overlay.
+// a false one. Tests run on the embedded server, and with -short unless they are known to kill. The
+// working tree isn't changed: the go command gets the changed files as an overlay.
 //
 // A mutant's name has its package, function and text, but no line. Two files have such names, each
 // with a remark. Mutants in accepted.txt may survive (for the reason given), and aren't

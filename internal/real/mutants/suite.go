@@ -123,7 +123,7 @@ func (w *witness) observeTests() error {
 	}
 	each(w.suite.parallel, slices.Collect(maps.Values(w.tests)), func(t *test) {
 		reached, began := w.binary+"-"+t.name, time.Now()
-		t.passes = w.run([]*test{t}, limit, "ZKRECIPES_MUTANTS_REACHED="+reached) == nil
+		t.passes = w.run([]*test{t}, limit, "ZKRECIPES_MUTANTS_REACHED="+reached, true) == nil
 		t.took = time.Since(began)
 		t.reaches, _ = os.ReadFile(reached) // there's no file if it reaches nothing
 		if !t.passes {
@@ -133,13 +133,13 @@ func (w *witness) observeTests() error {
 	return nil
 }
 
-// try runs the test that is known to kill a mutant. If there is none, it runs all tests that reach
-// the mutant. It returns the test that fails, or how many pass.
+// try runs the test that is known to kill a mutant, without -short. If there is none, it runs all
+// tests that reach the mutant, with -short. It returns the test that fails, or how many pass.
 func (u *suite) try(m mutation, known string) (by string, passed int, err error) {
 	if name, dir, found := strings.Cut(known, " of "); found {
 		w := u.witness(dir)
 		if w.build() == nil { // that package may have been removed
-			if t := w.tests[name]; t != nil && w.run([]*test{t}, time.Minute, m.active()) != nil {
+			if t := w.tests[name]; t != nil && w.run([]*test{t}, 2*time.Minute, m.active(), false) != nil {
 				return known, 0, nil
 			}
 		}
@@ -175,13 +175,13 @@ func (w *witness) try(m mutation) (by string, passed int, err error) {
 	// The first tests are the likeliest to fail, so run a few at once, and then more and more.
 	for passed < len(tests) {
 		some := tests[passed:min(2*passed+1, len(tests))]
-		t := w.run(some, patience(some...), m.active())
+		t := w.run(some, patience(some...), m.active(), true)
 		if t == nil {
 			passed += len(some)
 			continue
 		}
 		// On a busy machine a test can fail by chance, so it must fail twice.
-		if w.run([]*test{t}, patience(t), m.active()) != nil {
+		if w.run([]*test{t}, patience(t), m.active(), true) != nil {
 			t.killed.Add(1)
 			return t.name + " of " + w.dir, passed, nil
 		}
@@ -206,8 +206,8 @@ var testEnvironment = []string{"ZKRECIPES_REAL=0", "ZKRECIPES_REQUIRE_REAL=0", "
 // active is the environment in which a mutant is active.
 func (m mutation) active() string { return fmt.Sprint("ZKRECIPES_MUTANT=", m.number) }
 
-// run runs tests of the package. It returns a test that fails, or nil.
-func (w *witness) run(tests []*test, wait time.Duration, environment string) *test {
+// run runs tests of the package, perhaps with -short. It returns a test that fails, or nil.
+func (w *witness) run(tests []*test, wait time.Duration, environment string, short bool) *test {
 	var names []string
 	for _, t := range tests {
 		names = append(names, t.name)
@@ -218,7 +218,7 @@ func (w *witness) run(tests []*test, wait time.Duration, environment string) *te
 
 	// Limit the memory, because a mutant can take all of it.
 	c := exec.CommandContext(ctx, "sh", "-c", `ulimit -v 8388608 2>/dev/null; exec "$0" "$@"`,
-		w.binary, "-test.run", "^("+strings.Join(names, "|")+")$", "-test.short", "-test.failfast", "-test.v",
+		w.binary, "-test.run", "^("+strings.Join(names, "|")+")$", fmt.Sprint("-test.short=", short), "-test.failfast", "-test.v",
 		fmt.Sprintf("-test.timeout=%v", wait))
 	c.Dir = filepath.Join(w.suite.root, w.dir)
 	// A process started by the test may keep the output open.
