@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -157,5 +158,39 @@ func TestDrainedOfWhatMayNotBeRead(t *testing.T) {
 		suite.Wait(t, listed)
 		require.NoError(t, q.Remove(t.Context(), firstID))
 		require.NoError(t, suite.Wait(t, drained))
+	})
+}
+
+// What may not be read is left out, unless there is nothing else. What goes meanwhile is missing.
+func TestLookingMeetsErrors(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		c := link.Client(t)
+		path := lasting(t, c, srv.Root(t)+"/q")
+		q := queue.New(c, path, queue.WithMaxLength(2))
+		create(t, c, path+"/"+firstID, "", zk.PermAll&^zk.PermRead)
+		_, err := q.Peek(t.Context())
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.ErrorContains(t, err, firstID)
+		_, err = q.OfferKey(t.Context(), "first", []byte("b"))
+		require.NoError(t, err)
+		data, err := q.Peek(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "b", string(data))
+
+		link.Fail(recipestest.OpGetData, "", int32(zkwire.CodeBadArguments), 9)
+		for _, err = range q.List(t.Context()) {
+		}
+		require.ErrorIs(t, err, zk.ErrBadArguments)
+		link.Fail(recipestest.OpGetData, "", 0, 0)
+		keys := path + "/zkrecipes/keys"
+		link.Fail(recipestest.OpExists, keys+"/"+suite.Children(t, c, keys)[0]+"/second", int32(zkwire.CodeNoAuth), 1)
+		_, err = q.OfferKey(t.Context(), "second", nil)
+		require.ErrorIs(t, err, zk.ErrNoAuth, "though the queue is full")
+
+		it := reserve(t, q)
+		link.Fail(recipestest.OpMulti, "", int32(zkwire.CodeNoNode), 1)
+		require.ErrorContains(t, q.Free(t.Context(), it.ID()), "not reserved any more")
+		require.NoError(t, it.Ack(t.Context()))
 	})
 }

@@ -126,6 +126,23 @@ func TestDeputyThatHasLookedComesSecond(t *testing.T) {
 	})
 }
 
+// A consumer that may not stand in line looks from time to time, and says so.
+func TestWaitWithoutAPlaceInLine(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link := b.srv.Link(t)
+		client, log := logged(link.Client(t))
+		q, producer := queue.New(client, b.path), b.queue()
+		offer(t, producer, "a")
+		require.Equal(t, []string{"a"}, drain(t, t.Context(), q))
+		link.Fail(recipestest.OpCreate, "", int32(zkwire.CodeNoAuth), 1)
+		taken := suite.Later(func() error { _, err := q.Take(t.Context()); return err })
+		time.Sleep(time.Second)
+		require.Equal(t, 1, strings.Count(log(), "waits without a place in line"))
+		offer(t, producer, "b")
+		require.NoError(t, suite.Wait(t, taken))
+	})
+}
+
 // An entry of a dead consumer that may not be read doesn't hold up others. It is logged once.
 func TestLostEntryThatMayNotBeRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
