@@ -64,7 +64,7 @@ func TestClientTooSlowForItsEventsIsCutOffAndBlocksNoOthers(t *testing.T) {
 			path := "/" + strings.Repeat("x", 500_000)
 			c.must(t, zkwire.OpCreate, packet{}.create(path, nil, 0))
 			request := packet{}.string(path).buffer(nil).int32(-1)
-			for range 60 { // 30 MB of events
+			for range 80 { // 40 MB of events: 16 may be unsent, and as many under way
 				c.must(t, zkwire.OpSetData, request)
 			}
 
