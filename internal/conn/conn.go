@@ -184,8 +184,8 @@ func Attempt[T any](ctx context.Context, c *Conn, op func(*zk.Conn) (T, error)) 
 	return attemptApart(ctx, c, op)
 }
 
-// attemptApart calls op in a goroutine of its own. (It is not part of [Attempt], so its frame is not
-// on the stack of a call that lasts as long as the session.)
+// attemptApart calls op in a goroutine of its own. (It is not part of [Attempt], so its frame is
+// not on the stack of a call that lasts as long as the session.)
 func attemptApart[T any](ctx context.Context, c *Conn, op func(*zk.Conn) (T, error)) (v T, out Outcome, err error) {
 	type result struct {
 		v   T

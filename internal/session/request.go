@@ -126,9 +126,9 @@ func sessionOf(c *zk.Conn) *Session {
 	return &Session{Setup: &Setup{Ensemble: &conn.Ensemble{Limit: conn.DefaultLimit}}}
 }
 
-// draw enters the creates of a transaction into the account. If there is no room, or an ACL function
-// has failed, it returns which operation is the culprit: the last that needs room, or the first with
-// such an ACL.
+// draw enters the creates of a transaction into the account. If there is no room, or an ACL
+// function has failed, it returns which operation is the culprit: the last that needs room, or the
+// first with such an ACL.
 func (s *Session) draw(ops ...any) (d *draft, culprit int, err error) {
 	for i, op := range ops {
 		create, ok := op.(*zk.CreateRequest)

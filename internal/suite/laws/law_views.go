@@ -28,8 +28,8 @@ func mine(string) []zk.ACL { return zk.DigestACL(zk.PermAll, "me", "secret") }
 
 func shared(path string) []zk.ACL { return append(mine(path), zk.WorldACL(zk.PermRead)...) }
 
-// named is the ACL of a function. It differs from path to path (but not by numbers, because a server
-// appends them to some paths).
+// named is the ACL of a function. It differs from path to path (but not by numbers, because a
+// server appends them to some paths).
 func named(path string) []zk.ACL {
 	return append(mine(path), zk.DigestACL(zk.PermRead, numbers.ReplaceAllString(path, ""), "")...)
 }

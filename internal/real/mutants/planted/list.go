@@ -15,7 +15,7 @@ var Bugs = parse(text)
 func parse(text string) (bugs []Bug) {
 	for _, entry := range strings.Split(text, "\n# ")[1:] {
 		var b Bug
-		b.Name, entry, _ = strings.Cut(entry, "\n")
+		b.Name, entry, _ = strings.Cut(entry, "\n") // a bug without a change is found by the tests
 		for line := range strings.Lines(entry) {
 			key, value, field := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 			switch {
@@ -28,7 +28,7 @@ func parse(text string) (bugs []Bug) {
 			case key == "file":
 				b.File = value
 			case key == "test":
-				b.Test, b.Package, _ = strings.Cut(value, " of ")
+				b.Test, b.Package, _ = strings.Cut(value, " of ") // without one, it's the file's package
 			case key == "recipes":
 				b.Recipes = strings.Fields(value)
 			case field:
