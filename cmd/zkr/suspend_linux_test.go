@@ -35,7 +35,8 @@ func startInShell(t *testing.T, s *recipestest.Server, shell, timeout, path, scr
 }
 
 // The commands here do not fork after the line that they print. A child of vfork that is stopped
-// before it runs a program keeps its parent from being stopped.
+// before it runs a program keeps its parent from being stopped. Nor does one with a trap read: a
+// signal just before a read waits for its end, but not one before a wait.
 
 // suspended is the status that a shell has for a zkr that has stopped itself.
 const suspended = "suspended 149"
@@ -168,7 +169,7 @@ func TestStoppedZkrWithoutAShellEndsWithItsCommand(t *testing.T) {
 // A zkr that is the leader of its session has no shell that could continue it.
 func TestCtrlZWithoutAShellStopsNothing(t *testing.T) {
 	p, terminal := startOnTerminal(t, recipestest.Start(t),
-		`trap 'echo continued' CONT; trap 'exit 6' TERM; echo ready; while :; do sleep 0.05; done`)
+		`trap 'echo continued' CONT; trap 'exit 6' TERM; sleep 1000 >/dev/null & echo ready; while :; do wait; done`)
 	require.Equal(t, "ready", p.line())
 	press(t, terminal, "\x1a")
 	require.Equal(t, "continued", p.line())
