@@ -38,7 +38,8 @@ func TestClientsOfATLSServer(t *testing.T) {
 
 func testClientsOfATLSServer(t *testing.T, s *recipestest.Server) {
 	root, link := s.Root(t), s.Link(t)
-	c := link.Client(t, protocol.WithAuth("digest", []byte("alice:secret")))
+	c := link.Client(t, protocol.WithAuth("digest", []byte("alice:secret")),
+		protocol.WithSessionTimeout(40*time.Second)) // on a machine that computes
 	session, err := recipe.SessionOf(t.Context(), c)
 	require.NoError(t, err)
 	link.LoseReply(recipestest.OpCreate, 1)
