@@ -33,6 +33,7 @@ type Session struct {
 	Nobody *Work           // the work without a caller
 	end    context.CancelCauseFunc
 	wake   chan struct{} // makes keep look at the session again
+	next   chan func()   // to a goroutine of SpawnWork that has nothing to do
 
 	mu        sync.Mutex // protects the fields below; nothing blocks while it is held, and Conn isn't called
 	trust     trust.Trust
@@ -61,6 +62,7 @@ func newSession(setup *Setup, client owner) *Session {
 	s := &Session{
 		Setup: setup, client: client,
 		wake:    make(chan struct{}, 1),
+		next:    make(chan func()),
 		holders: make(map[Holder]struct{}),
 	}
 

@@ -46,7 +46,7 @@ func runDetached[T any](ctx context.Context, s *Session, fn func(context.Context
 	// The channel has no room: the result goes either to the caller or to undo.
 	answer, left := make(chan result), make(chan struct{})
 	defer close(left)
-	started := s.bound.Spawn(func() {
+	started := s.bound.SpawnWork(func() {
 		r := result{err: errWorkEnded} // unless fn returns
 		defer func() {
 			select {

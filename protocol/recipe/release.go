@@ -27,7 +27,7 @@ func (g *Grant) Release(ctx context.Context) error {
 	}
 	if g.Err() == nil && g.finish(g.recipe.Wrap(protocol.ErrReleased), ctx) {
 		g.report(ctx, protocol.EventReleased, nil)
-		if !g.session.bound.Spawn(g.dispose) {
+		if !g.session.bound.SpawnWork(g.dispose) {
 			g.dispose() // the client was closed, so the session has ended
 		}
 	}
