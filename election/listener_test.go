@@ -43,7 +43,8 @@ func TestListenerIsToldOfAValueThatWasProclaimedBeforeItsTerm(t *testing.T) {
 // latest.
 func TestEndOfATermIsToldWithTheLeaderSeenLast(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		e := New(srv.Client(t), srv.Root(t)+"/end")
+		c := srv.Client(t)
+		e := New(c, srv.Root(t)+"/end")
 		term, err := e.Campaign(suite.Lasting(t), nil)
 		require.NoError(t, err)
 		var told []State
@@ -64,6 +65,11 @@ func TestEndOfATermIsToldWithTheLeaderSeenLast(t *testing.T) {
 		l.end()
 		l.end()
 		require.Equal(t, []State{{term, mine}, {nil, next}}, told)
+
+		// In a later session tokens may begin anew.
+		require.NoError(t, c.Close())
+		l.saw(Leader{Token: 1}, suite.Session(t, srv.Client(t)))
+		require.EqualValues(t, 1, told[len(told)-1].Leader.Token)
 	})
 }
 

@@ -108,7 +108,7 @@ func (h *handover) prepare(ctx context.Context) error {
 		}
 		h.over = append(h.over, h.pathOf(n.Node))
 	}
-	if recipe.MultiSize(h.ops(true)...) > recipe.MaxData {
+	if recipe.MultiSize(h.ops(true)...) > s.RequestLimit() {
 		return fmt.Errorf("%w: %d contenders would be passed over", protocol.ErrTooLarge, len(h.over))
 	}
 	return nil

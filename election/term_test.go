@@ -142,6 +142,22 @@ func TestResignToAnUnfitCandidateChangesNothing(t *testing.T) {
 	})
 }
 
+// A request may be smaller than usual.
+func TestResignToOverTooManyCandidatesChangesNothing(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/e", srv.Client(t)
+		term := campaign(t, srv.Client(t, protocol.WithRequestLimit(1024)), path, "leader")
+		for n := range 9 {
+			stand(t, c, path, "next", n+1)
+		}
+		line := suite.Await(t, 10, election.New(c, path).Candidates)
+		require.ErrorIs(t, term.ResignTo(t.Context(), line[9].Node), protocol.ErrTooLarge)
+		require.NoError(t, term.Err())
+		resign(t, term)
+		suite.Close(t, c)
+	})
+}
+
 // The server refuses to pass anybody over. The term has ended, so its node goes all the same.
 func TestResignToThatIsRefusedResigns(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {

@@ -49,7 +49,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Mutex {
 // If ctx ends first, Lock takes its node out of line and returns an error that wraps ctx's. It does
 // the same if the grant comes at that very moment. A removal that takes longer goes on in the
 // background. If this client itself holds the lock (in another goroutine, or further up the stack),
-// the error says since when.
+// the log says so after five seconds.
 //
 // If Lock loses its session or its node while it waits, it joins again at the end of the line
 // (after a lost session in the next session). Other errors wrap [protocol.ErrClosed],

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -142,6 +143,33 @@ func TestNodesThatOthersHaveDeletedAreFoundWhenASessionIsFull(t *testing.T) {
 		require.Equal(t, before/len(paths)*(len(paths)-10), s.EphemeralBytes())
 		require.NoError(t, s.Create(suite.Lasting(t), more, nil, zk.FlagEphemeral))
 		require.NoError(t, c.Close())
+	})
+}
+
+// Only the transaction sees that a node is gone that isn't watched yet. The release marker's create
+// fails first if the node above is gone, too.
+func TestNodeThatATransactionFindsGoneMakesRoom(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t), srv.Client(t)
+		for _, end := range []func(*recipe.Grant) error{
+			func(g *recipe.Grant) error {
+				_, err := g.Multi(t.Context(), &zk.CheckVersionRequest{Path: path, Version: -1})
+				return err
+			},
+			func(g *recipe.Grant) error {
+				_, err := g.ReleaseWith(t.Context(), func(ctx context.Context, s *recipe.Session) error {
+					return line.Release(ctx, s, path+"/"+g.Node())
+				})
+				return err
+			},
+		} {
+			g := suite.Hold(t, c, path)
+			other := suite.Session(t, srv.Client(t))
+			require.NoError(t, other.Delete(t.Context(), path+"/"+g.Node(), -1))
+			require.NoError(t, other.Delete(t.Context(), path, -1))
+			require.ErrorIs(t, end(g), protocol.ErrNodeDeleted)
+			require.Zero(t, suite.Session(t, c).EphemeralBytes())
+		}
 	})
 }
 

@@ -151,7 +151,8 @@ func WithExistingChroot() ConnectOption {
 }
 
 // WithLogger logs to l. By default warnings and errors go to [slog.Default]. The log has no
-// credentials and no data in it. docs/errors.md explains each warning.
+// credentials in it. It has no data either, except the beginning of the data of a contender that
+// another has waited for (at level info). docs/errors.md explains each warning.
 //
 // If there has been no connection for a second (also during [Connect]), a warning says when locks
 // will be lost. It is repeated at growing intervals. These warnings go to the logger that was given

@@ -97,6 +97,23 @@ func TestReaderThatGivesUpLeavesTheNodeToTheOthers(t *testing.T) {
 	})
 }
 
+// The last reader has left, so nobody is in line on behalf of the next one.
+func TestReaderDoesNotJoinAPlaceThatIsGivenUp(t *testing.T) {
+	sharing(t, func(t *testing.T, _ *recipestest.Link, m, other *rwlock.RWMutex) {
+		held := must(t, write, other)
+		for range 100 {
+			ctx, giveUp := context.WithCancel(t.Context())
+			quitter := waiting(ctx, m, 1)[0]
+			giveUp()
+			require.Nil(t, suite.Wait(t, quitter))
+			soon := suite.Within(t, time.Millisecond)
+			_, err := m.RLock(soon)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		suite.Unlock(t, held)
+	})
+}
+
 // Readers keep coming, and each holds the lock until the next one has it.
 func TestWriterElsewhereGetsInWhileReadersKeepComing(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *recipestest.Link, m, other *rwlock.RWMutex) {

@@ -121,6 +121,25 @@ func TestResizeLetsWaitersInAndKeepsHolders(t *testing.T) {
 	})
 }
 
+// A quorum confirms the session after a long wait, and meanwhile the number shrinks.
+func TestNumberThatShrinksAtTheLastMomentCounts(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/s", srv.Link(t)
+		s := semaphore.New(srv.Client(t), path, 2)
+		held, other := suite.Must(t, s.Acquire), suite.Must(t, s.Acquire)
+		waiting := later(t.Context(), semaphore.New(link.Client(t), path, 2))
+		time.Sleep(time.Minute)
+		link.Delay(50 * time.Millisecond)
+		release(t, held)
+		time.Sleep(160 * time.Millisecond) // it has listed the line
+		require.NoError(t, s.Resize(t.Context(), 1))
+		time.Sleep(time.Second)
+		require.Empty(t, waiting)
+		release(t, other)
+		release(t, suite.Wait(t, waiting))
+	})
+}
+
 // A container that is idle is deleted with its number, which a Resize keeps: also if there was a
 // contender, or none.
 func TestNumberOfResizeOutlastsTheContainer(t *testing.T) {

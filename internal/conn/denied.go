@@ -35,20 +35,26 @@ func Denied(err error, verb, node string) error {
 // DeniedIn is Denied for a transaction with these answers.
 func DeniedIn(err error, answers []zk.MultiResponse, ops []any) error {
 	for i, a := range answers[:min(len(answers), len(ops))] {
-		if !errors.Is(a.Error, zk.ErrNoAuth) {
-			continue
-		}
-		switch op := ops[i].(type) {
-		case *zk.CreateRequest:
-			return Denied(err, "create", op.Path)
-		case *zk.DeleteRequest:
-			return Denied(err, "delete", op.Path)
-		case *zk.SetDataRequest:
-			return Denied(err, "write", op.Path)
-		case *zk.CheckVersionRequest:
-			return Denied(err, "read", op.Path)
+		if verb, node := OpOf(ops[i]); verb != "" && errors.Is(a.Error, zk.ErrNoAuth) {
+			return Denied(err, verb, node)
 		}
 	}
 
 	return err
+}
+
+// OpOf returns what an operation of a transaction does, and the path of its node.
+func OpOf(op any) (verb, node string) {
+	switch op := op.(type) {
+	case *zk.CreateRequest:
+		return "create", op.Path
+	case *zk.DeleteRequest:
+		return "delete", op.Path
+	case *zk.SetDataRequest:
+		return "write", op.Path
+	case *zk.CheckVersionRequest:
+		return "read", op.Path
+	}
+
+	return "", ""
 }

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/conn"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // maxEphemeral is how many bytes the ephemeral nodes of a session can take. When a session ends,
@@ -214,6 +216,20 @@ func (a *account) gone(path string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.drop(path)
+}
+
+// missing notes the nodes of a transaction's operations that there can't be, because one of the
+// operations has found no node.
+func (a *account) missing(ops []any, found any) {
+	verb, top := conn.OpOf(found)
+	if verb == "create" {
+		top = layout.Parent(top)
+	}
+	for _, op := range ops {
+		if _, node := conn.OpOf(op); node == top || strings.HasPrefix(node, top+"/") {
+			a.gone(node)
+		}
+	}
 }
 
 // found notes the number of a created node, whose path without the number is prefix.

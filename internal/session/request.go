@@ -65,8 +65,8 @@ func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
 
 	for i, a := range answers[:min(len(answers), len(ops))] {
 		names[i] = a.String
-		if op, ok := ops[i].(*zk.DeleteRequest); ok && errors.Is(a.Error, zk.ErrNoNode) {
-			s.account.gone(op.Path)
+		if errors.Is(a.Error, zk.ErrNoNode) {
+			s.account.missing(ops, ops[i])
 		}
 	}
 

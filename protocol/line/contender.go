@@ -112,7 +112,7 @@ func (c *contender) createFast(conn *zk.Conn, prefix string, data []byte, acl []
 			return "", ErrBusy
 		}
 		return c.create(conn, prefix)
-	case errors.Is(err, zk.ErrNoAuth):
+	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, protocol.ErrTooLarge):
 		l.parent.close()
 		return c.create(conn, prefix)
 	case err != nil:

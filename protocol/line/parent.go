@@ -21,7 +21,7 @@ type parent struct {
 	mu     sync.Mutex // protects the fields below
 	seen   int64      // the node's mzxid, which says when the data was set
 	now    known
-	closed bool // the client lacks the permission to set the data
+	closed bool // the client may not set the data in a contender's transaction, or has no room there
 }
 
 // known describes the data at a version.
@@ -100,7 +100,7 @@ func (p *parent) forget() {
 	p.note(&zk.Stat{}, known{})
 }
 
-// close notes that the client lacks the permission to set the data.
+// close notes that the client can't set the data in a contender's transaction.
 func (p *parent) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

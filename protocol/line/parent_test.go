@@ -2,12 +2,14 @@ package line_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -141,6 +143,16 @@ func TestDataOfALineWhoseFirstContenderWasRefusedAreKept(t *testing.T) {
 		require.ErrorIs(t, err, zk.ErrBadArguments)
 		require.NoError(t, op.Delete(t.Context(), path, -1))
 		keepData(t, l, op, path, 0)
+	})
+}
+
+// The transaction has the line's path twice.
+func TestContenderWhoseTransactionIsTooLargeIsNotRefused(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c := srv.Client(t, protocol.WithRequestLimit(1024))
+		l := lineAt(c, srv.Root(t)+"/"+strings.Repeat("x", 420))
+		suite.Release(t, take(t, l))
+		suite.Release(t, take(t, l))
 	})
 }
 

@@ -60,7 +60,8 @@ func (r *Recipe) NewGrant(ctx context.Context, s *Session, path string, token in
 // NewNamedGrant is [Recipe.NewGrant] for a node whose name another contender can use once the node
 // is gone. The grant is lost if the name belongs to another node, which only the token shows. It is
 // also lost if s can't read the node's Stat any more. Only remove deletes the node, and after a
-// lost reply it must not delete another node. Such a grant can't be replaced.
+// lost reply it must not delete another node. Such a grant can't be replaced. [Grant.Check] and
+// [Grant.Multi] only see the name: until the loss is noticed, they take the other node for it.
 func (r *Recipe) NewNamedGrant(ctx context.Context, s *Session, path string, token int64,
 	remove func(context.Context, *Session) error) (*Grant, error) {
 	return r.grant(ctx, s, path, token, true, remove)

@@ -43,6 +43,13 @@ func TestReleaseOfAClosingClientEnds(t *testing.T) {
 		remove := func(context.Context, *Session) error { return protocol.ErrClosed }
 		g.remove = &remove
 		require.ErrorIs(t, g.Release(t.Context()), protocol.ErrClosed)
+
+		// A ctx that has ended counts, however soon the deletion ends.
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 20 {
+			require.ErrorIs(t, g.Release(over), context.Canceled)
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -229,6 +230,23 @@ func TestMultiOnceLeavesNoReceiptWhenItsCallerLeaves(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		require.Empty(t, receiptsAt(t, srv.Client(t), root))
 		require.NoError(t, s.Err())
+	})
+}
+
+func TestMultiThatIsAnsweredAfterTheReleaseLeavesNoReceipt(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/line", srv.Link(t)
+		g := suite.Hold(t, link.Client(t), path)
+		link.Delay(10 * time.Millisecond)
+		written := suite.Later(func() error {
+			_, err := g.Multi(t.Context(), &zk.CheckVersionRequest{Path: path, Version: -1})
+			return err
+		})
+		synctest.Wait()
+		suite.Release(t, g)
+		require.NoError(t, suite.Wait(t, written))
+		time.Sleep(time.Second)
+		require.Empty(t, receiptsAt(t, srv.Client(t), path))
 	})
 }
 
