@@ -24,7 +24,8 @@ type keys struct {
 	known   bool
 	number  int32 // of the latest directory, which is the parent's version plus one
 	version int32 // of the parent
-	// began is when the latest directory was created, by the servers' clock (in milliseconds).
+	// began is when the directory became the latest, by the servers' clock (in milliseconds). (It can
+	// be older, because its creator can die before it says so.)
 	began int64
 }
 
@@ -58,15 +59,8 @@ func (k *keys) look(life context.Context) error {
 	}
 
 	k.number, k.version = parent.Version+1, parent.Version
-	if err := k.ensure(life, k.session, keyDir(k.number-1), keyDir(k.number)); err != nil {
-		return err
-	}
-
-	latest, err := k.session.Exists(life, k.path+keyDir(k.number))
-	if err == nil && latest != nil {
-		k.known, k.began = true, latest.Ctime
-	}
-
+	err = k.ensure(life, k.session, keyDir(k.number-1), keyDir(k.number))
+	k.known, k.began = err == nil, parent.Mtime
 	return err
 }
 
