@@ -32,7 +32,6 @@ type keys struct {
 const (
 	maxKey       = 1000
 	keyRetention = time.Hour
-	deletedKeys  = 500 // in one transaction
 )
 
 func keyDir(number int32) string { return keysNode + "/" + strconv.Itoa(int(number)) }
@@ -98,8 +97,9 @@ func (k *keys) forget(life context.Context, work *recipe.Session, number int32) 
 		}
 
 		below, _, _ := k.children(life, work, dir)
+		most := max(1, work.RequestLimit()/(len(work.Path(k.path+dir))+3*maxKey+100)) // for escaped keys
 		// Errors don't matter here: the next roll tries again.
-		for chunk := range slices.Chunk(below, deletedKeys) {
+		for chunk := range slices.Chunk(below, most) {
 			var ops []any
 			for _, key := range chunk {
 				ops = append(ops, k.deletion(work, dir+"/"+key, -1))
