@@ -32,6 +32,10 @@ func TestElementsAreNotTakenForAClosedOutput(t *testing.T) {
 				"so elements would be lost: to discard them, use >/dev/null\n", r.stderr)
 		}
 	}
+	// A closed input is no data.
+	r := shell(`exec "$@" <&-`, "queue", "offer", path)
+	assert.Equal(t, exitUsage, r.status)
+	assert.Contains(t, r.stderr, "standard input is closed")
 	assert.Equal(t, "2\n", succeed(t, servers, "queue", "len", path))
 
 	// Elements that cannot be written stay, and elements that are written go.
@@ -41,7 +45,7 @@ func TestElementsAreNotTakenForAClosedOutput(t *testing.T) {
 		assert.Contains(t, r.stderr, "stays in the queue: write /dev/stdout: no space left")
 		assert.Equal(t, "2\n", succeed(t, servers, "queue", "len", path))
 	}
-	r := shell(`exec "$@" >/dev/null`, "queue", "drain", path)
+	r = shell(`exec "$@" >/dev/null`, "queue", "drain", path)
 	assert.Zero(t, r.status, r.stderr)
 	r = shell(`exec "$@" >&-`, "queue", "drain", "--await", path)
 	assert.Zero(t, r.status, r.stderr)
