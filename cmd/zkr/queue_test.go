@@ -84,3 +84,18 @@ func TestElementsThatAreTooLargeAreRefused(t *testing.T) {
 		assert.Equal(t, exitUsage, r.status, r.stderr)
 	}
 }
+
+func TestElementsWithAPriorityAreSeen(t *testing.T) {
+	s := recipestest.Start(t)
+	path, servers := s.Root(t)+"/queue", s.ConnectString()
+	q := queue.New(client(t, s), path, queue.WithPriorities())
+	for _, priority := range []int{200, 1, 7} {
+		_, err := q.OfferPriority(t.Context(), priority, []byte{byte(priority)})
+		require.NoError(t, err)
+	}
+	succeed(t, servers, "queue", "offer", path, "plain")
+	assert.Equal(t, "4\n", succeed(t, servers, "queue", "len", path))
+	assert.Equal(t, "\x01", succeed(t, servers, "queue", "peek", path))
+	assert.Equal(t, "\x01", succeed(t, servers, "queue", "take", path))
+	assert.Equal(t, "\x07\nplain\n\xc8\n", succeed(t, servers, "queue", "drain", path))
+}
