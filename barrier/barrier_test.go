@@ -234,26 +234,28 @@ func TestLateRemovalDoesNotHitTheBarrierThatARepeatedSetHasSet(t *testing.T) {
 
 // Another library has set the barrier, and sets it again while the answer to the deletion is lost.
 func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		root, link, c := srv.Root(t), srv.Link(t), srv.Client(t)
-		path, conn := root+"/b", suite.Session(t, c).Conn()
-		create := func() {
-			_, err := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	for flags, deletion := range map[int32]recipestest.Op{zk.FlagEphemeral: recipestest.OpDelete, 0: recipestest.OpMulti} {
+		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			root, link, c := srv.Root(t), srv.Link(t), srv.Client(t)
+			path, conn := root+"/b", suite.Session(t, c).Conn()
+			create := func() {
+				_, err := conn.Create(path, nil, flags, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
+			}
+			suite.Keep(t, c, root)
+			create()
+			_, _, gone, err := conn.ExistsW(path)
 			require.NoError(t, err)
-		}
-		suite.Keep(t, c, root)
-		create()
-		_, _, gone, err := conn.ExistsW(path)
-		require.NoError(t, err)
 
-		b := barrier.New(link.Client(t), path)
-		link.Delay(100 * time.Millisecond) // so it is set again before the removal is back
-		link.LoseReply(recipestest.OpDelete, 1)
-		removed := suite.Later(func() error { return b.Remove(t.Context()) })
-		suite.Wait(t, gone)
-		create()
-		require.NoError(t, suite.Wait(t, removed))
-		require.Equal(t, 2, link.Count(recipestest.OpConnect), "the answer was lost")
-		require.NoError(t, conn.Delete(path, -1), "it is still there")
-	})
+			b := barrier.New(link.Client(t), path)
+			link.Delay(100 * time.Millisecond) // so it is set again before the removal is back
+			link.LoseReply(deletion, 1)
+			removed := suite.Later(func() error { return b.Remove(t.Context()) })
+			suite.Wait(t, gone)
+			create()
+			require.NoError(t, suite.Wait(t, removed))
+			require.Equal(t, 2, link.Count(recipestest.OpConnect), "the answer was lost")
+			require.NoError(t, conn.Delete(path, -1), "it is still there")
+		})
+	}
 }

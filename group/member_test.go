@@ -92,30 +92,36 @@ func TestLostMemberLeavesItsSuccessorAlone(t *testing.T) {
 }
 
 // A member tries to join again while another member of its client has the name. It joins once that
-// member has left.
+// member has left, or leaves at once.
 func TestMemberWaitsForTheNameThatAnotherOfItsClientHas(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, c := srv.Root(t)+"/g", srv.Client(t)
-		impatient := c.With(protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
-		first := join(t, group.New(impatient, path), "a", "first")
-		stays := join(t, group.New(c, path), "stays", "") // or the path would be deleted
-		conn := suite.Session(t, srv.Client(t)).Conn()
-		_, err := conn.SetACL(path, zk.WorldACL(zk.PermRead|zk.PermDelete|zk.PermAdmin), -1)
-		require.NoError(t, err)
-		require.NoError(t, conn.Delete(path+"/a", -1))
-		joined(t, first, false)
-		time.Sleep(time.Second) // it pauses for longer than that
-		_, err = conn.SetACL(path, zk.WorldACL(zk.PermAll), -1)
-		require.NoError(t, err)
+	for _, first := range []bool{false, true} {
+		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) { waitsForItsClient(t, srv, first) })
+	}
+}
 
-		second := join(t, group.New(c, path), "a", "second")
-		time.Sleep(time.Minute)
-		require.False(t, first.Joined())
-		require.True(t, second.Joined())
+func waitsForItsClient(t *testing.T, srv *recipestest.Server, leaves bool) {
+	path, c := srv.Root(t)+"/g", srv.Client(t)
+	impatient := c.With(protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+	first := join(t, group.New(impatient, path), "a", "first")
+	stays := join(t, group.New(c, path), "stays", "") // or the path would be deleted
+	conn := suite.Session(t, srv.Client(t)).Conn()
+	_, err := conn.SetACL(path, zk.WorldACL(zk.PermRead|zk.PermDelete|zk.PermAdmin), -1)
+	require.NoError(t, err)
+	require.NoError(t, conn.Delete(path+"/a", -1))
+	joined(t, first, false)
+	time.Sleep(time.Second) // it pauses for longer than that
+	_, err = conn.SetACL(path, zk.WorldACL(zk.PermAll), -1)
+	require.NoError(t, err)
+
+	second := join(t, group.New(c, path), "a", "second")
+	time.Sleep(time.Minute)
+	require.False(t, first.Joined())
+	require.True(t, second.Joined())
+	if !leaves {
 		leave(t, second)
 		joined(t, first, true)
-		leave(t, first, stays)
-	})
+	}
+	leave(t, first, second, stays)
 }
 
 // The answer to the deletion is lost, and another process takes the name at that moment. The

@@ -242,6 +242,7 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 func (s *settler) putBack(ctx context.Context, work *recipe.Session, c *claim, to *place, m move) error {
 	err := to.relocate(ctx, work, &s.place, &c.reading, m)
 	s.returned.Store(true)
+	s.unswept.Store(true)
 	if errors.Is(err, zk.ErrNoNode) {
 		err = errGone
 	}

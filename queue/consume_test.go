@@ -182,3 +182,22 @@ func TestFunctionThatSettlesItsItem(t *testing.T) {
 		require.Len(t, entries(t, client, path), 1)
 	})
 }
+
+// A record was written by hand. The delay after a failure doesn't panic.
+func TestConsumeOfANegativeAttempt(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		offer(t, q, "x")
+		require.NoError(t, b.reserve(q).Nack(t.Context()))
+		_, err := b.conn().Set(b.path+"/zkrecipes/returned/"+firstID, []byte("{\"attempts\":-2}\n"), -1)
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		require.NoError(t, q.Consume(ctx, 1, func(_ context.Context, it *queue.Item) error {
+			if it.Attempt() < 1 {
+				return errors.New("not now")
+			}
+			stop()
+			return nil
+		}))
+	})
+}

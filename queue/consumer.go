@@ -77,6 +77,7 @@ func (c *consumer) serve(life context.Context) {
 		case found:
 			c.spot.yield(life)
 		default:
+			c.sweep()
 			// Calls that do not wait end here. The others wait together.
 			if atOnce := slices.DeleteFunc(pending, func(r *removal) bool { return r.wait }); len(atOnce) > 0 {
 				c.requests.Answer(c.nothing(), atOnce...)

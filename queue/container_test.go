@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -87,4 +88,24 @@ func reaped(t *testing.T, srv *recipestest.Server, name string, play func(*testi
 	hit := met()
 	require.ElementsMatch(t, offered, slices.Concat(taken, ours, exhaust(t, other)), "step %d", step)
 	return hit
+}
+
+// The queue is reaped while its only entry is a dead letter, so the numbers begin again. A letter
+// that comes back beside an entry with its ID is an entry of its own.
+func TestLetterComesBackToNumbersThatHaveBegunAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		dead := queue.New(b.client, b.path)
+		q := queue.New(b.client, b.path+"-work", queue.WithDeadLetter(dead, 1))
+		offer(t, q, "old")
+		require.NoError(t, b.reserve(q).Nack(t.Context()))
+		time.Sleep(2 * time.Second) // presences go when they are idle
+		for suite.Exists(t, b.client, b.path+"-work") {
+			b.srv.Embedded().ReapContainers()
+		}
+		offer(t, q, "new")
+		_, err := q.Redrive(t.Context(), dead, 1)
+		require.NoError(t, err)
+		require.Equal(t, []string{firstID, firstID}, idsOf(list(t, q)))
+		require.Equal(t, []string{"new", "old"}, drain(t, t.Context(), q))
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,11 +60,11 @@ func besideIn(dir string, children []string) (all []found) {
 	return all
 }
 
-// withID returns the entry with an ID, as if it had never moved.
+// withID returns the entry with an ID, as if it had never moved. Without a place it comes last.
 func withID(id string) layout.Entry {
 	e, ok := layout.ParseEntry(id, true)
 	if !ok {
-		e = layout.Entry{Priority: layout.DefaultPriority}
+		e = layout.Entry{Priority: layout.DefaultPriority, Sequence: math.MaxInt32}
 	}
 	e.ID = id
 	return e
@@ -198,15 +199,19 @@ func (p *place) list(ctx context.Context, s *recipe.Session) (all []found, stead
 			return nil, false, err
 		}
 
-		all = slices.Concat(beside, now, p.entries(children))
 		// The queue was listed between two equal snapshots, so no entry has moved meanwhile.
-		steady, beside, before = slices.Equal(before, after), now, after
+		if steady = slices.Equal(before, after); steady {
+			beside = nil
+		}
+		all = slices.Concat(beside, now, p.entries(children))
+		beside, before = now, after
 	}
 
 	slices.SortStableFunc(all, inOrder)
 	seen := make(map[string]bool)
 	return slices.DeleteFunc(all, func(f found) bool {
-		again := seen[f.ID]
+		// Entries with one ID can be two entries, if the numbers have begun again.
+		again := !steady && seen[f.ID]
 		seen[f.ID] = true
 		return again
 	}), steady, nil

@@ -24,14 +24,14 @@ type keys struct {
 	known   bool
 	number  int32 // of the latest directory, which is the parent's version plus one
 	version int32 // of the parent
-	// began is when the latest directory was created, by the servers' clock (in milliseconds).
+	// began is when the directory became the latest, by the servers' clock (in milliseconds). (It can
+	// be older, because its creator can die before it says so.)
 	began int64
 }
 
 const (
 	maxKey       = 1000
 	keyRetention = time.Hour
-	deletedKeys  = 500 // in one transaction
 )
 
 func keyDir(number int32) string { return keysNode + "/" + strconv.Itoa(int(number)) }
@@ -58,15 +58,8 @@ func (k *keys) look(life context.Context) error {
 	}
 
 	k.number, k.version = parent.Version+1, parent.Version
-	if err := k.ensure(life, k.session, keyDir(k.number-1), keyDir(k.number)); err != nil {
-		return err
-	}
-
-	latest, err := k.session.Exists(life, k.path+keyDir(k.number))
-	if err == nil && latest != nil {
-		k.known, k.began = true, latest.Ctime
-	}
-
+	err = k.ensure(life, k.session, keyDir(k.number-1), keyDir(k.number))
+	k.known, k.began = err == nil, parent.Mtime
 	return err
 }
 
@@ -104,8 +97,9 @@ func (k *keys) forget(life context.Context, work *recipe.Session, number int32) 
 		}
 
 		below, _, _ := k.children(life, work, dir)
+		most := max(1, work.RequestLimit()/(len(work.Path(k.path+dir))+3*maxKey+100)) // for escaped keys
 		// Errors don't matter here: the next roll tries again.
-		for chunk := range slices.Chunk(below, deletedKeys) {
+		for chunk := range slices.Chunk(below, most) {
 			var ops []any
 			for _, key := range chunk {
 				ops = append(ops, k.deletion(work, dir+"/"+key, -1))

@@ -3,10 +3,12 @@ package queue_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/queue"
 )
 
 // At any step of an offer, an operator deletes the keys or all records. Later keys are still
@@ -34,4 +36,28 @@ func TestKeysDeletedByHand(t *testing.T) {
 			over = over || t.Failed()
 		}
 	}
+}
+
+// A producer dies after it has created the next directory, before it says that this is the latest.
+// Hours later the directory becomes the latest. Then the keys of the directory before stay.
+func TestKeysOutliveAProducerThatDiesAsADirectoryBegins(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		key := func(q *queue.Queue, k string) string {
+			id, err := q.OfferKey(t.Context(), k, nil)
+			require.NoError(t, err)
+			return id
+		}
+		link, dies := b.linked()
+		when(link, func(ops []string) bool { return ops[0] == "setData "+b.path+"/zkrecipes/keys" }, link.Stall)
+		for range 2 {
+			require.NotEmpty(t, key(dies, fmt.Sprint(time.Now())))
+			time.Sleep(2 * time.Hour)
+		}
+		q := b.queue()
+		for _, k := range []string{"a", "b", "c"} {
+			require.NotEmpty(t, key(q, k))
+			time.Sleep(time.Second)
+			require.Empty(t, key(q, "a"))
+		}
+	})
 }

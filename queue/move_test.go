@@ -705,3 +705,25 @@ func TestForeignNodeAmongClaimsStays(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// Another library takes entries that have come back. Their records go too, but no record of an
+// entry that is there (even if this consumer doesn't see it).
+func TestRecordsOfEntriesThatAreTakenElsewhereAreSwept(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q, other := b.queue(), b.queue(queue.WithPriorities())
+		offer(t, other, "stays")
+		require.NoError(t, b.reserve(other).Nack(t.Context()))
+		for range 3 {
+			offer(t, q, "x")
+			it := b.reserve(q)
+			require.NoError(t, it.Nack(t.Context()))
+			require.NoError(t, b.conn().Delete(b.path+"/"+it.ID(), -1))
+		}
+		require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
+		time.Sleep(time.Second)
+		require.Len(t, children(t, b.client, b.path+"/zkrecipes/returned"), 1)
+		it := b.reserve(other)
+		require.Equal(t, 2, it.Attempt())
+		require.NoError(t, it.Ack(t.Context()))
+	})
+}

@@ -95,6 +95,7 @@ type site struct {
 	place
 	session  *recipe.Session
 	returned atomic.Bool   // this session has put an entry back
+	unswept  atomic.Bool   // since the last sweep, too
 	coming   atomic.Int32  // entries that this session is about to put back
 	came     chan struct{} // ready when coming has shrunk
 }

@@ -195,6 +195,9 @@ func (r *returner) wakeAt(t time.Time) {
 // read or move.
 func (r *returner) putBack(life context.Context, entries []found) error {
 	r.returned.Store(true)
+	if len(entries) > 0 {
+		r.unswept.Store(true)
+	}
 	refusals, err := recipe.ReadAll(entries, func(f found) (refusal, err error) {
 		e, err := r.read(life, r.session, f)
 		// A node without a record is not ours.
@@ -229,4 +232,31 @@ func (r *returner) putBack(life context.Context, entries []found) error {
 	}
 
 	return nil
+}
+
+// sweep deletes the records whose entries other libraries have taken, in the background. It costs
+// one request if there are no records. (An entry that is in no steady listing never comes back.)
+func (p *site) sweep() {
+	if !p.unswept.Swap(false) {
+		return
+	}
+
+	p.session.Go(func(life context.Context, work *recipe.Session) {
+		records, _, _ := p.children(life, work, returnedNode)
+		if len(records) == 0 {
+			return
+		}
+
+		all, there := p.place, make(map[string]bool)
+		all.priorities = true
+		entries, steady, _ := all.list(life, work)
+		for _, f := range entries {
+			there[f.ID] = true
+		}
+		for _, id := range records {
+			if steady && !there[id] {
+				p.deleteNode(life, work, returnedPath(id))
+			}
+		}
+	})
 }

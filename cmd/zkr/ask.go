@@ -33,6 +33,9 @@ func (a *app) confirm(yes bool, question string) error {
 // readInput reads standard input up to one byte more than data can have, so that too much data is
 // noticed.
 func (a *app) readInput() ([]byte, error) {
+	if isClosed(a.stdin) {
+		return nil, usagef("standard input is closed: give DATA, or </dev/null for none")
+	}
 	all, err := io.ReadAll(io.LimitReader(a.stdin, recipe.MaxData+1))
 	if err != nil {
 		err = fmt.Errorf("read standard input: %w", err)

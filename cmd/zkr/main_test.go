@@ -66,7 +66,8 @@ func TestBadCommandLineIsOneLineAndStatus64(t *testing.T) {
 	for _, args := range [][]string{
 		{"lokc"}, {"group"}, {"queue", "tkae", "/q"}, {"barrier", "/b"},
 		pair("lock", "--shard", "/a"), pair("lock"), {"lock", "/a"}, pair("lock", "a"),
-		pair("once", "/a", ""), pair("lock", "--acl", "world:anyone:x", "/a"), pair("lock", "--wait", "-1s", "/a"),
+		pair("once", "/a", ""), {"semaphore", "resize", "/a", "99999999999999999999"},
+		pair("lock", "--acl", "world:anyone:x", "/a"), pair("lock", "--wait", "-1s", "/a"),
 		pair("lock", "--auth", "secret", "/a"), pair("lock", "--tls-cert", "/nowhere", "/a"),
 		pair("lock", "--servers", "a:b:c:d", "/a"), pair("lock", "--timeout", "5", "/a"),
 		// Lists that stand for an identity need exactly one credential.

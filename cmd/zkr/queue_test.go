@@ -32,6 +32,10 @@ func TestElementsAreNotTakenForAClosedOutput(t *testing.T) {
 				"so elements would be lost: to discard them, use >/dev/null\n", r.stderr)
 		}
 	}
+	// A closed input is no data.
+	r := shell(`exec "$@" <&-`, "queue", "offer", path)
+	assert.Equal(t, exitUsage, r.status)
+	assert.Contains(t, r.stderr, "standard input is closed")
 	assert.Equal(t, "2\n", succeed(t, servers, "queue", "len", path))
 
 	// Elements that cannot be written stay, and elements that are written go.
@@ -41,7 +45,7 @@ func TestElementsAreNotTakenForAClosedOutput(t *testing.T) {
 		assert.Contains(t, r.stderr, "stays in the queue: write /dev/stdout: no space left")
 		assert.Equal(t, "2\n", succeed(t, servers, "queue", "len", path))
 	}
-	r := shell(`exec "$@" >/dev/null`, "queue", "drain", path)
+	r = shell(`exec "$@" >/dev/null`, "queue", "drain", path)
 	assert.Zero(t, r.status, r.stderr)
 	r = shell(`exec "$@" >&-`, "queue", "drain", "--await", path)
 	assert.Zero(t, r.status, r.stderr)
@@ -79,4 +83,19 @@ func TestElementsThatAreTooLargeAreRefused(t *testing.T) {
 		r := inProcess(t, s.ConnectString(), strings.Repeat("x", recipe.MaxData+10), append([]string{"queue", "offer", s.Root(t)}, args...)...)
 		assert.Equal(t, exitUsage, r.status, r.stderr)
 	}
+}
+
+func TestElementsWithAPriorityAreSeen(t *testing.T) {
+	s := recipestest.Start(t)
+	path, servers := s.Root(t)+"/queue", s.ConnectString()
+	q := queue.New(client(t, s), path, queue.WithPriorities())
+	for _, priority := range []int{200, 1, 7} {
+		_, err := q.OfferPriority(t.Context(), priority, []byte{byte(priority)})
+		require.NoError(t, err)
+	}
+	succeed(t, servers, "queue", "offer", path, "plain")
+	assert.Equal(t, "4\n", succeed(t, servers, "queue", "len", path))
+	assert.Equal(t, "\x01", succeed(t, servers, "queue", "peek", path))
+	assert.Equal(t, "\x01", succeed(t, servers, "queue", "take", path))
+	assert.Equal(t, "\x07\nplain\n\xc8\n", succeed(t, servers, "queue", "drain", path))
 }

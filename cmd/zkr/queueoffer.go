@@ -23,9 +23,9 @@ type offering struct {
 
 func newQueueOfferCommand(a *app) *cobra.Command {
 	var o offering
-	cmd := a.queueVerb("offer PATH [DATA…]", "Append elements to a queue, from arguments or standard input",
-		func(ctx context.Context, q *queue.Queue, args []string) error {
-			data := args[1:]
+	cmd := a.verb("offer PATH [DATA…]", "Append elements to a queue, from arguments or standard input",
+		func(ctx context.Context, c *protocol.Client, args []string) error {
+			q, data := queue.New(c, args[0]), args[1:]
 			if o.lines {
 				return a.offerLines(ctx, q, o)
 			}

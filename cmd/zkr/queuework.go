@@ -23,7 +23,7 @@ func newQueueWorkCommand(a *app) *cobra.Command {
 	cmd := a.running("work PATH", "Run a command for each element of a queue",
 		func(ctx context.Context, args []string, p program) error {
 			return a.under(ctx, nothing, func(client *protocol.Client, _ held, signals signals) error {
-				var options []queue.Option
+				options := []queue.Option{queue.WithPriorities()}
 				if dead != "" {
 					options = append(options, queue.WithDeadLetter(queue.New(client, dead), attempts))
 				}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,14 +81,19 @@ func (a *app) updateValue(ctx context.Context, v *value.Value, args []string) er
 		cmd := exec.CommandContext(ctx, args[1], args[2:]...)
 		cmd.Env = a.environment(held{path: args[0], token: old.Token})
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(old.Data), &data, a.stderr
+		cmd.WaitDelay = time.Second // a process that the command has left can keep its output open
 		err := cmd.Run()
 		failed := (*exec.ExitError)(nil)
 		switch {
-		case errors.As(err, &failed) && failed.Exited():
+		case ctx.Err() != nil:
+		case errors.As(err, &failed):
 			err = &exitError{status: failed.ExitCode()}
-		case errors.Is(err, exec.ErrNotFound):
+			if status := failed.Sys().(syscall.WaitStatus); status.Signaled() {
+				err = &exitError{status: exitSignal + int(status.Signal())}
+			}
+		case isAny(err, exec.ErrNotFound, os.ErrNotExist):
 			err = &exitError{status: exitNotFound, err: err}
-		case err != nil && ctx.Err() == nil:
+		case err != nil:
 			err = &exitError{status: exitCannotRun, err: err}
 		}
 

@@ -139,7 +139,10 @@ func either[T any](a *app, try bool, yes, no T) T {
 
 // number parses a number. It returns 0 for other text.
 func number(text string) int {
-	n, _ := strconv.Atoi(text)
+	n, err := strconv.Atoi(text)
+	if err != nil { // also for a number that is too large
+		return 0
+	}
 	return n
 }
 
