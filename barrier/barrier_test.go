@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/barrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -133,6 +134,35 @@ func TestRemovalWhoseMarkerIsDeleted(t *testing.T) {
 		gate.Open()
 		require.NoError(t, suite.Wait(t, removed))
 		require.False(t, suite.Exists(t, operator, path))
+	})
+}
+
+// A removal that was given up has left its marker, which goes with the barrier. A child of another
+// kind keeps the barrier.
+func TestRemovalTakesOtherMarkersAlong(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link, ctx := srv.Root(t), srv.Link(t), suite.Within(t, 10*time.Second)
+		c, path := link.Client(t), root+"/b"
+		link.Delay(10 * time.Millisecond)
+		b, operator := barrier.New(c, path), suite.Session(t, srv.Client(t))
+		require.NoError(t, b.Set(ctx))
+		require.NoError(t, operator.Create(ctx, path+"/child", nil, zk.FlagPersistent))
+		require.ErrorIs(t, b.Remove(ctx), zk.ErrNotEmpty)
+		require.NoError(t, operator.Delete(ctx, path+"/child", -1))
+
+		require.NoError(t, operator.Create(ctx, path+"/their-remove", nil, zk.FlagPersistent))
+		link.Fail(recipestest.OpGetChildren, path, int32(zkwire.CodeNoAuth), 1)
+		require.ErrorIs(t, b.Remove(ctx), zk.ErrNoAuth)
+		link.Fail(recipestest.OpMulti, "", int32(zkwire.CodeNotEmpty), 2) // as if others came meanwhile
+		require.NoError(t, b.Remove(ctx))
+		require.False(t, suite.Exists(t, c, path))
+
+		// The node beside an ephemeral barrier is looked for.
+		b = barrier.New(c, path, barrier.WithEphemeral())
+		require.NoError(t, b.Set(ctx))
+		link.Fail(recipestest.OpGetChildren, root, int32(zkwire.CodeNoAuth), 1)
+		require.ErrorIs(t, b.Remove(ctx), zk.ErrNoAuth)
+		require.NoError(t, b.Remove(ctx))
 	})
 }
 

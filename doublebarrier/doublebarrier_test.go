@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -164,6 +165,7 @@ func TestPathOfCuratorsDoubleBarrierIsRefused(t *testing.T) {
 func TestRoundsBeginAgainUnlessTheyAreKept(t *testing.T) {
 	for next, opts := range map[int64][]doublebarrier.Option{1: nil, 3: {doublebarrier.WithKeptRounds()}} {
 		play(t, 3, func(s *scene) {
+			s.Links[0].Fail(recipestest.OpCreate, s.process(), int32(zkwire.CodeNoNode), 1) // its parent has gone
 			s.finish(s.inside(2, opts...)...)
 			s.EqualValues(2, s.inside(2, opts...)[0].entry.Round())
 			s.die(s.Clients[:2]...)

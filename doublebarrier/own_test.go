@@ -77,6 +77,32 @@ func TestEnterIsUncertainUnlessItKnowsThatItWasNotCounted(t *testing.T) {
 	}
 }
 
+// A member that a gate might count is not created for a caller that has gone.
+func TestEnterThatHasGivenUpCreatesNoMember(t *testing.T) {
+	play(t, 1, func(s *scene) {
+		suite.Keep(s.t, s.operator, s.path)
+		s.Links[0].Delay(time.Second)
+		e := s.enter(0, 2)
+		time.Sleep(3 * time.Second) // the line is created
+		e.cancel()
+		e.fails(context.Canceled)
+		before := s.Links[0].Count(recipestest.OpCreate)
+		time.Sleep(time.Minute)
+		s.Equal(before, s.Links[0].Count(recipestest.OpCreate))
+	})
+}
+
+// Another client deletes the node of a member inside, which leaves before it hears of that.
+func TestLeaveOfADeletedMemberIsALoss(t *testing.T) {
+	play(t, 1, func(s *scene) {
+		e := s.enter(0, 1)
+		s.Links[0].Delay(time.Millisecond)
+		s.NoError(s.conn.Delete(s.process()+"/"+e.must().Node(), -1))
+		s.leave(e).fails(protocol.ErrLost, protocol.ErrNodeDeleted)
+		s.finish(s.enter(0, 1))
+	})
+}
+
 // As above, but the session of the member ends as well. Perhaps a request that is to find out about
 // the lost node is refused.
 func TestEnterThatHasLostASessionIsUncertain(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -60,21 +59,15 @@ func ExampleLease_Multi() {
 	ctx := context.Background()
 	client, stop := connect()
 	defer stop()
-	session, err := recipe.SessionOf(ctx, client)
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	if _, err := session.EnsurePath(ctx, "/config"); err != nil {
-		log.Fatal(err)
-	}
-
 	mutex := lock.New(client, "/locks/config")
 	lease, err := mutex.Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
 
+	if _, err := lease.Multi(ctx, &zk.CreateRequest{Path: "/config"}); err != nil {
+		log.Fatal(err)
+	}
 	write := func(data string) error {
 		_, err := lease.Multi(ctx, // all of it, or nothing
 			&zk.SetDataRequest{Path: "/config", Data: []byte(data), Version: -1},

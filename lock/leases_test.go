@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -53,32 +54,16 @@ func TestLockAllHoldsAllAndGivesAllBack(t *testing.T) {
 	})
 }
 
-// What was lost while another lock is waited for is taken again. What is lost after that is news.
-func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
+func TestLossOfOneLeaseEndsAll(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, ctx := srv.Root(t), suite.Lasting(t)
 		others := locksAt(srv.Client(t), root, "a", "b")
-		blocker := suite.Must(t, others[1].Lock)
-		var all *lock.Leases
-		ended := suite.Later(func() (err error) {
-			all, err = lock.LockAll(ctx, locksAt(srv.Client(t), root, "a", "b")...)
-			return err
-		})
-		time.Sleep(time.Second)
-		first := suite.Await(t, 1, others[0].Contenders)[0].Node
-		require.NoError(t, others[0].Break(ctx, first))
-		time.Sleep(time.Second)
-		again := suite.Await(t, 1, others[0].Contenders)[0].Node
-		require.NotEqual(t, first, again)
-		suite.Await(t, 2, others[1].Contenders)
-		suite.Unlock(t, blocker)
-		require.NoError(t, suite.Wait(t, ended))
-
-		require.NoError(t, all.Err())
-		require.NoError(t, others[1].Break(ctx, suite.Await(t, 1, others[1].Contenders)[0].Node))
+		all, err := lock.LockAll(ctx, locksAt(srv.Client(t), root, "a", "b")...)
+		require.NoError(t, err)
+		require.NoError(t, others[0].Break(ctx, all.All()[0].Node()))
 		suite.Wait(t, all.Done())
-		require.ErrorContains(t, all.Err(), root+"/b")
-		require.NoError(t, all.All()[0].Err(), "each lease is still its own")
+		require.ErrorContains(t, all.Err(), root+"/a")
+		require.NoError(t, all.All()[1].Err(), "each lease is still its own")
 		require.ErrorIs(t, all.Unlock(ctx), protocol.ErrLost)
 		require.ErrorIs(t, all.Err(), protocol.ErrLost, "a loss is news, and giving back is not")
 		suite.Await(t, 0, others[0].Contenders)
@@ -136,16 +121,22 @@ func TestLockAllRefusesBadInputBeforeAnyIO(t *testing.T) {
 	})
 }
 
+// connected returns a client of the server that dial reaches. It is given another name for it.
+func connected(t *testing.T, dial zk.Dialer, servers string) *protocol.Client {
+	t.Helper()
+	c, err := protocol.Connect(suite.Lasting(t), servers, protocol.WithDialer(dial))
+	require.NoError(t, err)
+	t.Cleanup(func() { suite.Close(t, c) })
+	return c
+}
+
 // Locks of one path are taken in one order, however a process lists the servers. Two names of one
 // ensemble are found out.
 func TestLockAllOfOnePathOnTwoEnsembles(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		other, ctx := recipestest.Start(t, recipestest.WithInMemory()), suite.Lasting(t)
 		at := func(srv *recipestest.Server, servers string) *lock.Mutex {
-			c, err := protocol.Connect(ctx, servers, protocol.WithDialer(srv.Dial))
-			require.NoError(t, err)
-			t.Cleanup(func() { suite.Close(t, c) })
-			return lock.New(c, "/p")
+			return lock.New(connected(t, srv.Dial, servers), "/p")
 		}
 		first, second := at(srv, "a1:1,b2:1"), at(other, "b1:1")
 		blocker := suite.Must(t, first.Lock)
@@ -171,49 +162,55 @@ func TestLockAllOfOnePathOnTwoEnsembles(t *testing.T) {
 	})
 }
 
-// Two clients have locks of one path on two ensembles, and the session of one is lost while the
-// second lock is waited for or its ensemble is silent. What was lost is taken again.
-func TestLockAllOnTwoEnsemblesBeginsAgainAfterALoss(t *testing.T) {
-	for name, lost := range map[string]int{"first": 0, "second": 1} {
-		for _, silent := range []bool{false, true} {
-			suite.Run(t, fmt.Sprint(name, " silent ", silent), func(t *testing.T, srv *recipestest.Server) {
-				servers, ctx := []*recipestest.Server{srv, recipestest.Start(t, recipestest.WithInMemory())}, suite.Lasting(t)
-				links, clients := make([]*recipestest.Link, 2), make([]*protocol.Client, 2)
-				locks, others := make([]*lock.Mutex, 2), make([]*lock.Mutex, 2)
-				for i, s := range servers {
-					links[i] = s.Link(t)
-					c, err := protocol.Connect(ctx, fmt.Sprint("server", i, ":1"), protocol.WithDialer(links[i].Dial))
-					require.NoError(t, err)
-					t.Cleanup(func() { suite.Close(t, c) })
-					clients[i], locks[i], others[i] = c, lock.New(c, "/p"), lock.New(s.Client(t), "/p")
-				}
-				blocker := suite.Must(t, others[1].Lock)
-				id := suite.Session(t, clients[lost]).ID()
-				suite.Session(t, clients[1])
-				if silent {
-					links[1].Stall()
-				}
+// Two clients have locks of one path on two ensembles. One is lost while the second is waited for,
+// or its ensemble is silent: the first lock with its node, or either with its session. What was
+// lost is taken again.
+func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
+	for name, test := range map[string]struct {
+		lost           int
+		broken, silent bool
+	}{
+		"first node":             {broken: true},
+		"first session":          {},
+		"first session, silent":  {silent: true},
+		"second session":         {lost: 1},
+		"second session, silent": {lost: 1, silent: true},
+	} {
+		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+			servers, ctx := []*recipestest.Server{srv, recipestest.Start(t, recipestest.WithInMemory())}, suite.Lasting(t)
+			var links [2]*recipestest.Link
+			var sessions [2]int64
+			var locks, others [2]*lock.Mutex
+			for i, s := range servers {
+				links[i] = s.Link(t)
+				c := connected(t, links[i].Dial, fmt.Sprint("server", i, ":1"))
+				sessions[i] = suite.Session(t, c).ID()
+				locks[i], others[i] = lock.New(c, "/p"), lock.New(s.Client(t), "/p")
+			}
+			blocker := suite.Must(t, others[1].Lock)
+			if test.silent {
+				links[1].Stall()
+			}
 
-				var all *lock.Leases
-				ended := suite.Later(func() (err error) {
-					all, err = lock.LockAll(ctx, locks[1], locks[0])
-					return err
-				})
-				time.Sleep(time.Second)
-				before := suite.Await(t, 1, others[0].Contenders)[0].Token
-				servers[lost].ExpireSession(id)
-				time.Sleep(3 * time.Second)
-				again := suite.Await(t, 1, others[0].Contenders)[0].Token
-				require.Equal(t, lost == 0, again != before)
-				links[1].Heal()
-				suite.Unlock(t, blocker)
-				require.NoError(t, suite.Wait(t, ended))
-				require.NoError(t, all.Err())
-				for _, m := range others {
-					suite.Await(t, 1, m.Contenders)
-				}
-				require.NoError(t, all.Unlock(ctx))
-			})
-		}
+			all := suite.Later(func() *lock.Leases { all, _ := lock.LockAll(ctx, locks[1], locks[0]); return all })
+			time.Sleep(time.Second)
+			before := suite.Await(t, 1, others[0].Contenders)[0]
+			if test.broken {
+				require.NoError(t, others[0].Break(ctx, before.Node))
+			} else {
+				servers[test.lost].ExpireSession(sessions[test.lost])
+			}
+			time.Sleep(3 * time.Second)
+			again := suite.Await(t, 1, others[0].Contenders)[0]
+			require.Equal(t, test.lost == 0, again.Token != before.Token)
+			links[1].Heal()
+			suite.Unlock(t, blocker)
+			leases := suite.Wait(t, all)
+			require.NoError(t, leases.Err())
+			for _, m := range others {
+				suite.Await(t, 1, m.Contenders)
+			}
+			require.NoError(t, leases.Unlock(ctx))
+		})
 	}
 }

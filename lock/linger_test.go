@@ -276,52 +276,29 @@ func TestCallerThatWaitsForItsSessionLeavesTheNodeToAContender(t *testing.T) {
 	}
 }
 
-// A session is not kept fresh for an unused node.
-func TestLockThatLingersCostsNextToNothing(t *testing.T) {
-	linger(t, time.Hour, func(t *testing.T, w *world) {
-		token := use(t, w.m)
-		synctest.Wait()
-		before := w.link.Count(recipestest.OpAny)
-		time.Sleep(30*time.Minute + 30*time.Second)
-		after := w.link.Count(recipestest.OpAny)
-		require.Equal(t, 2*30, after-before, "the line and the node are looked at once a minute, as an event may be lost")
-		require.Equal(t, token, use(t, w.m))
-		require.Equal(t, after+1, w.link.Count(recipestest.OpAny), "the session is confirmed")
-	})
-}
-
 // A node may outlast any number of leases, which must leave nothing with it. (The law "at rest"
 // holds for leases without Revoked.)
 func TestLeasesLeaveNothing(t *testing.T) { //nolint:paralleltest // it counts goroutines and bytes
 	serialLinger(t, 24*time.Hour, func(t *testing.T, w *world) {
-		lease := func() {
-			l := suite.Must(t, w.m.Lock)
-			l.Revoked()
-			time.Sleep(25 * time.Millisecond) // it is watched for itself
-			suite.Unlock(t, l)
+		after := func(leases int) (bytes, goroutines int) {
+			for range leases {
+				l := suite.Must(t, w.m.Lock)
+				l.Revoked()
+				time.Sleep(25 * time.Millisecond) // it is watched for itself
+				suite.Unlock(t, l)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return int(m.HeapAlloc), runtime.NumGoroutine()
 		}
-		memory(t, 200, lease)
-		bytes, goroutines := memory(t, 1000, lease)
-		require.Less(t, bytes, 400)
-		require.Less(t, goroutines, 10)
+		bytes, goroutines := after(200)
+		moreBytes, moreGoroutines := after(1000)
+		require.Less(t, moreBytes-bytes, 1000*400)
+		require.Less(t, moreGoroutines-goroutines, 10)
 	})
-}
-
-// memory returns how many bytes each of n turns has left, and how many goroutines all of them.
-func memory(t *testing.T, n int, turn func()) (bytes, goroutines int) {
-	var before, after runtime.MemStats
-	synctest.Wait()
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	goroutines = runtime.NumGoroutine()
-	for range n {
-		turn()
-	}
-	time.Sleep(time.Second)
-	synctest.Wait()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	return (int(after.HeapAlloc) - int(before.HeapAlloc)) / n, runtime.NumGoroutine() - goroutines
 }
 
 // Another library tries: it creates a node, lists the line, and deletes the node if it is not

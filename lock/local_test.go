@@ -34,17 +34,6 @@ func TestGoroutinesThatTakeTurnsHaveOneNode(t *testing.T) {
 	})
 }
 
-// The turn has ended when Unlock returns, however few threads there are.
-func TestTurnEndsBeforeUnlockReturns(t *testing.T) { //nolint:paralleltest // it sets GOMAXPROCS
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		m := lock.New(srv.Client(t), srv.Root(t)+"/turns", lock.WithLocalQueue())
-		for range 100 {
-			suite.Unlock(t, suite.Must(t, m.TryLock))
-		}
-	})
-}
-
 // A caller that gives up while it waits does not take a turn.
 func TestCallerOutOfTurnAsksNoServer(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -65,15 +54,16 @@ func TestCallerOutOfTurnAsksNoServer(t *testing.T) {
 	})
 }
 
-// A caller that comes right after a loss finds the ticket, whoever should have put it back by then.
-// A caller that waits gets it.
-func TestLossPutsTheTicketBack(t *testing.T) { //nolint:paralleltest // it sets GOMAXPROCS
+// A caller that comes right after Unlock, or right after a loss, finds the ticket, whoever should
+// have put it back by then. A caller that waits gets it.
+func TestTicketIsBackOnceALeaseHasEnded(t *testing.T) { //nolint:paralleltest // it sets GOMAXPROCS
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for name, option := range map[string]lock.Option{"local queue": lock.WithLocalQueue(), "linger": lock.WithLinger(time.Second)} {
 		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 			path := srv.Root(t) + "/turns"
 			m, operator := lock.New(srv.Client(t), path, option), lock.New(srv.Client(t), path)
 			for range 100 {
+				suite.Unlock(t, suite.Must(t, m.TryLock))
 				l := suite.Must(t, m.TryLock)
 				time.Sleep(time.Second) // the node is watched
 				require.NoError(t, operator.Break(t.Context(), l.Node()))

@@ -31,11 +31,8 @@ func do(t testing.TB, o *once.Once, key string, fn func(context.Context, *once.R
 	return outcome{ran, err}
 }
 
-func later(ctx context.Context, o *once.Once, key string, fn func(context.Context, *once.Run) error) <-chan outcome {
-	return suite.Later(func() outcome {
-		ran, err := o.Do(ctx, key, fn)
-		return outcome{ran, err}
-	})
+func later(t testing.TB, o *once.Once, key string, fn func(context.Context, *once.Run) error) <-chan outcome {
+	return suite.Later(func() outcome { return do(t, o, key, fn) })
 }
 
 // A blocked run sends its context when it has begun, and ends with the result that the test sends.

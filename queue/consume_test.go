@@ -171,7 +171,10 @@ func TestFunctionThatSettlesItsItem(t *testing.T) {
 		err := q.Consume(ctx, 1, func(ctx context.Context, it *queue.Item) error {
 			switch n++; n {
 			case 1:
-				require.NoError(t, it.Ack(ctx))
+				var none context.Context
+				require.Error(t, it.Nack(none))
+				require.Error(t, it.Nack(ctx, queue.After(-1)))
+				require.NoError(t, it.Ack(ctx), "a bad argument decides nothing")
 			case 2:
 				require.NoError(t, it.Nack(ctx, queue.AtTail()))
 				cancel()

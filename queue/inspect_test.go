@@ -172,6 +172,7 @@ func TestLookingMeetsErrors(t *testing.T) {
 		_, err := q.Peek(t.Context())
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		require.ErrorContains(t, err, firstID)
+		require.Equal(t, firstID, list(t, q)[0].ID)
 		_, err = q.OfferKey(t.Context(), "first", []byte("b"))
 		require.NoError(t, err)
 		data, err := q.Peek(t.Context())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -386,6 +387,7 @@ func TestFunctionThatEndsWithinTheGrace(t *testing.T) {
 }
 
 // A panic is a failed attempt, with its stack. The worker goes on unless an option says otherwise.
+// If the function ends its goroutine, that of Consume ends as well.
 func TestPanicIsAFailedAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		client, log := logged(b.srv.Client(t))
@@ -417,6 +419,16 @@ func TestPanicIsAFailedAttempt(t *testing.T) {
 
 		require.NotNil(t, p)
 		require.Equal(t, "oops", p.Value)
+
+		time.Sleep(time.Hour)
+		ended, returned := make(chan struct{}), false
+		go func() {
+			defer close(ended)
+			q.Consume(t.Context(), 1, func(context.Context, *queue.Item) error { runtime.Goexit(); return nil })
+			returned = true
+		}()
+		suite.Wait(t, ended)
+		require.False(t, returned)
 		require.NoError(t, q.Remove(t.Context(), left[0].ID))
 	})
 }

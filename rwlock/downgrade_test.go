@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -279,10 +278,11 @@ func TestDowngradeThatIsGivenUpLateEndsTheWriterFirst(t *testing.T) {
 		next := enter(t, write, other, other, 2)
 		link.Delay(20 * time.Millisecond)
 
-		ctx := &lateContext{Context: t.Context()}
-		downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		downgraded := suite.Later(func() error { _, err := writing.Downgrade(lateContext{ctx}); return err })
 		synctest.Wait()
-		ctx.over.Store(true)
+		cancel()
 		lease := granted(t, next)
 		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
 		require.ErrorIs(t, suite.Wait(t, downgraded), context.Canceled)
@@ -291,16 +291,6 @@ func TestDowngradeThatIsGivenUpLateEndsTheWriterFirst(t *testing.T) {
 }
 
 // A lateContext ends without closing its channel.
-type lateContext struct {
-	context.Context
-	over atomic.Bool
-}
+type lateContext struct{ context.Context }
 
-func (c *lateContext) Done() <-chan struct{} { return nil }
-
-func (c *lateContext) Err() error {
-	if c.over.Load() {
-		return context.Canceled
-	}
-	return nil
-}
+func (lateContext) Done() <-chan struct{} { return nil }

@@ -278,6 +278,21 @@ func TestGraceForARequestThatWasSent(t *testing.T) {
 	}
 }
 
+// A batch that is returned has not sent its requests. One that goes then wakes the function.
+func TestReturnedRequestHasNoUnknownOutcome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := serving(wide, func(p *printer, _ []*job) {
+			jobs := p.jobs.Collect(func(*job, *batch.Room) bool { return true })
+			time.Sleep(time.Second)
+			p.jobs.Return(jobs)
+			<-p.jobs.Woken()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second-batch.Grace/2)
+		defer cancel()
+		require.Equal(t, context.DeadlineExceeded, <-p.start(ctx, &job{})[0])
+	})
+}
+
 func TestLostHostHandsRequestsBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPrinter(wide)

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -131,13 +132,16 @@ func (v verb) try(t *testing.T, f func([]reflect.Value) []reflect.Value) (err er
 	return err
 }
 
-// Bad arguments are refused by all verbs alike, before anything is sent. (A law says so of nil
-// contexts.)
+// Bad arguments are refused by all verbs alike, before anything is sent or reported. (A law says so
+// of nil contexts.)
 func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	link, root := srv.Link(t), srv.Root(t)
-	c := link.Client(t)
+	suite.Bubble(t, refuseBadArguments)
+}
+
+func refuseBadArguments(t *testing.T, srv *recipestest.Server) {
+	link, root, events := srv.Link(t), srv.Root(t), make(told, 1000)
+	c := link.Client(t, protocol.WithObserver(events))
+	suite.Session(t, c)
 	before := link.Count(recipestest.OpAny)
 	for _, s := range subjects {
 		for _, v := range verbsOf(s.make(c, root+"/x"), s.text) {
@@ -175,8 +179,14 @@ func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
 			assert.NotContains(t, fmt.Sprint(err), "panics")
 		}
 	}
+	synctest.Wait()
 	require.Equal(t, before, link.Count(recipestest.OpAny), "nothing was sent")
+	require.Empty(t, events)
 }
+
+type told chan protocol.Event
+
+func (e told) Observe(event protocol.Event) { e <- event }
 
 func TestCallThatEndsWhileRefusedSaysWhy(t *testing.T) {
 	for code, want := range map[zkwire.Code]error{

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -110,6 +111,23 @@ func TestContenderThatIsDeletedWithTheHolderIsNotGranted(t *testing.T) {
 			suite.Release(t, suite.Wait(t, next))
 		})
 		return met
+	})
+}
+
+// A grant is watched after 20 ms, or at once if its contender has waited.
+func TestHolderThatHasWaitedLearnsAtOnceThatItIsDeleted(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, op := srv.Root(t)+"/x", srv.Client(t)
+		l := lineAt(op, path)
+		held := take(t, l)
+		next := suite.Later(func() *recipe.Grant { return take(t, lineAt(srv.Client(t), path)) })
+		time.Sleep(time.Second) // in virtual time: it watches its own node by then
+		suite.Release(t, held)
+		g, began := suite.Wait(t, next), time.Now()
+		require.NoError(t, l.Break(t.Context(), g.Node()))
+		synctest.Wait()
+		require.ErrorIs(t, g.Err(), protocol.ErrNodeDeleted)
+		require.Zero(t, time.Since(began))
 	})
 }
 

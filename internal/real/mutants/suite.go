@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -133,13 +134,18 @@ func (w *witness) observeTests() error {
 	return nil
 }
 
-// try runs the test that is known to kill a mutant, without -short. If there is none, it runs all
-// tests that reach the mutant, with -short. It returns the test that fails, or how many pass.
+// try runs the test that is known to kill a mutant, without -short. A law plays a sample of its
+// cells, and then all cells of the mutant's package. If there is no such test, try runs all tests
+// that reach the mutant, with -short. It returns the test that fails, or how many pass.
 func (u *suite) try(m mutation, known string) (by string, passed int, err error) {
 	if name, dir, found := strings.Cut(known, " of "); found {
 		w := u.witness(dir)
 		if w.build() == nil { // that package may have been removed
-			if t := w.tests[name]; t != nil && w.run([]*test{t}, 2*time.Minute, m.active(), false) != nil {
+			fails := func(t *test, flags ...string) bool {
+				return w.run([]*test{t}, 5*time.Minute, m.active(), false, flags...) != nil
+			}
+			cells := fmt.Sprintf(`-laws.verb=^%s\.`, path.Base(m.dir))
+			if t := w.tests[name]; t != nil && (fails(t) || dir == "internal/suite/laws" && fails(t, cells)) {
 				return known, 0, nil
 			}
 		}
@@ -206,8 +212,9 @@ var testEnvironment = []string{"ZKRECIPES_REAL=0", "ZKRECIPES_REQUIRE_REAL=0", "
 // active is the environment in which a mutant is active.
 func (m mutation) active() string { return fmt.Sprint("ZKRECIPES_MUTANT=", m.number) }
 
-// run runs tests of the package, perhaps with -short. It returns a test that fails, or nil.
-func (w *witness) run(tests []*test, wait time.Duration, environment string, short bool) *test {
+// run runs tests of the package, perhaps with -short, and with further flags. It returns a test that
+// fails, or nil.
+func (w *witness) run(tests []*test, wait time.Duration, environment string, short bool, flags ...string) *test {
 	var names []string
 	for _, t := range tests {
 		names = append(names, t.name)
@@ -217,9 +224,12 @@ func (w *witness) run(tests []*test, wait time.Duration, environment string, sho
 	defer cancel()
 
 	// Limit the memory, because a mutant can take all of it.
-	c := exec.CommandContext(ctx, "sh", "-c", `ulimit -v 8388608 2>/dev/null; exec "$0" "$@"`,
-		w.binary, "-test.run", "^("+strings.Join(names, "|")+")$", fmt.Sprint("-test.short=", short), "-test.failfast", "-test.v",
-		fmt.Sprintf("-test.timeout=%v", wait))
+	args := append([]string{
+		"-c", `ulimit -v 8388608 2>/dev/null; exec "$0" "$@"`,
+		w.binary, "-test.run", "^(" + strings.Join(names, "|") + ")$", fmt.Sprint("-test.short=", short), "-test.failfast", "-test.v",
+		fmt.Sprintf("-test.timeout=%v", wait),
+	}, flags...)
+	c := exec.CommandContext(ctx, "sh", args...)
 	c.Dir = filepath.Join(w.suite.root, w.dir)
 	// A process started by the test may keep the output open.
 	c.WaitDelay = time.Second

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/barrier"
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -47,6 +48,10 @@ var sized = []struct {
 	}},
 	{"lock.Lock with owner data", func(ctx context.Context, s *Stage, data []byte) (*Held, error) {
 		return held(mutex.back)(lock.New(s.Client.With(protocol.WithOwnerData(data)), s.Path).Lock(ctx))
+	}},
+	{"barrier.Set ephemeral", func(ctx context.Context, s *Stage, data []byte) (*Held, error) {
+		b := barrier.New(s.Client, s.Path, barrier.WithEphemeral(), barrier.WithData(data))
+		return &Held{nil, b.Remove}, b.Set(ctx)
 	}},
 	{"recipe.Session.Create", func(ctx context.Context, s *Stage, data []byte) (*Held, error) {
 		return nil, must(recipe.SessionOf(ctx, s.Client)).Create(ctx, s.Path, data, 0)
