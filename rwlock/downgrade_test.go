@@ -219,7 +219,6 @@ func TestDowngradeOvertakenByUnlockEndsWithItsCtx(t *testing.T) {
 			link.Delay(20 * time.Millisecond)
 
 			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
 			downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
 			synctest.Wait()
 			unlocked := suite.Later(func() error { return writing.Unlock(t.Context()) })
