@@ -177,48 +177,29 @@ func ExampleClient_Session() {
 	// verbose
 }
 
-// With a credential, new nodes are for that identity alone.
-func ExampleWithAuth() {
-	ctx := context.Background()
-	server := serve()
-	defer server.Close()
-	client := connectTo(server, protocol.WithAuth("digest", []byte("billing:secret")))
-	defer client.Close()
-
-	lease, err := lock.New(client, "/billing/lock").Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer lease.Unlock(ctx)
-
-	other := connectTo(server)
-	defer other.Close()
-	_, err = lock.New(other, "/billing/lock").TryLock(ctx)
-	fmt.Println(errors.Is(err, zk.ErrNoAuth))
-	// Output:
-	// true
-}
-
-// Others may see who holds and who waits, and change nothing.
+// With a credential, new nodes are for that identity alone. Through this view others may see who
+// holds and who waits, and change nothing.
 func ExampleWithACL() {
 	readable := protocol.WithACL(append(zk.DigestACL(zk.PermAll, "billing", "secret"), zk.WorldACL(zk.PermRead)...))
 	ctx := context.Background()
 	server := serve()
 	defer server.Close()
-	client := connectTo(server, protocol.WithAuth("digest", []byte("billing:secret")), readable)
+	client, other := connectTo(server, protocol.WithAuth("digest", []byte("billing:secret"))), connectTo(server)
 	defer client.Close()
+	defer other.Close()
 
-	lease, err := lock.New(client, "/billing/lock").Lock(ctx)
+	leases, err := lock.LockAll(ctx, lock.New(client, "/hidden"), lock.New(client.With(readable), "/shown"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer lease.Unlock(ctx)
+	defer leases.Unlock(ctx)
 
-	other := connectTo(server)
-	defer other.Close()
-	line, err := lock.New(other, "/billing/lock").Contenders(ctx)
+	_, err = lock.New(other, "/hidden").TryLock(ctx)
+	fmt.Println(errors.Is(err, zk.ErrNoAuth))
+	line, err := lock.New(other, "/shown").Contenders(ctx)
 	fmt.Println(len(line), err)
 	// Output:
+	// true
 	// 1 <nil>
 }
 
