@@ -16,21 +16,15 @@ import (
 
 // A replicated service calls Run. The others observe the leader.
 func Example() {
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-	e := election.New(client, "/services/billing/leader")
+	client, stop := connect()
+	defer stop()
+	e := election.New(client, "/services/billing/leader", election.WithBackOff(func() backoff.BackOff {
+		return backoff.NewConstantBackOff(time.Minute) // after a term of less than a second
+	}))
 
 	done := errors.New("that is all for today")
-	err = e.Run(ctx, []byte("10.0.0.7:8080"), func(ctx context.Context, t *election.Term) error {
+	err := e.Run(ctx, []byte("10.0.0.7:8080"), func(ctx context.Context, t *election.Term) error {
 		// Of all replicas, one at a time gets here. Its ctx is cancelled if the term is lost.
 		for leader, err := range e.Observe(ctx) {
 			if err != nil {
@@ -53,11 +47,11 @@ func Example() {
 
 // connect returns a client of an embedded server, and what ends both.
 func connect() (client *protocol.Client, stop func()) {
-	server, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	client, err = protocol.Connect(context.Background(), server.ConnectString())
+	client, err = protocol.Connect(context.Background(), server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -157,25 +151,4 @@ func ExampleTerm_ResignTo() {
 	fmt.Println("a greater token:", successor.Token() > term.Token())
 	// Output:
 	// a greater token: true
-}
-
-// A leader that fails at once does not campaign again in a tight loop.
-func ExampleWithBackOff() {
-	client, stop := connect()
-	defer stop()
-
-	e := election.New(client, "/services/billing/leader", election.WithBackOff(func() backoff.BackOff {
-		return backoff.NewConstantBackOff(10 * time.Millisecond)
-	}))
-	ctx, cancel := context.WithCancel(context.Background())
-	terms := 0
-	err := e.Run(ctx, []byte("10.0.0.7:8080"), func(ctx context.Context, t *election.Term) error {
-		if terms++; terms == 2 {
-			cancel()
-		}
-		return nil // resigns, and campaigns again
-	})
-	fmt.Println(terms, "terms:", err)
-	// Output:
-	// 2 terms: <nil>
 }

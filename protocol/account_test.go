@@ -151,24 +151,18 @@ func TestNodesThatOthersHaveDeletedAreFoundWhenASessionIsFull(t *testing.T) {
 func TestNodeThatATransactionFindsGoneMakesRoom(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t), srv.Client(t)
-		for _, end := range []func(*recipe.Grant) error{
-			func(g *recipe.Grant) error {
-				_, err := g.Multi(t.Context(), &zk.CheckVersionRequest{Path: path, Version: -1})
-				return err
-			},
-			func(g *recipe.Grant) error {
-				_, err := g.ReleaseWith(t.Context(), func(ctx context.Context, s *recipe.Session) error {
-					return line.Release(ctx, s, path+"/"+g.Node())
-				})
-				return err
-			},
-		} {
+		s, other := suite.Session(t, c), suite.Session(t, srv.Client(t))
+		for _, writes := range []bool{true, false} {
 			g := suite.Hold(t, c, path)
-			other := suite.Session(t, srv.Client(t))
 			require.NoError(t, other.Delete(t.Context(), path+"/"+g.Node(), -1))
 			require.NoError(t, other.Delete(t.Context(), path, -1))
-			require.ErrorIs(t, end(g), protocol.ErrNodeDeleted)
-			require.Zero(t, suite.Session(t, c).EphemeralBytes())
+			if writes {
+				_, err := g.Multi(t.Context(), &zk.CheckVersionRequest{Path: path, Version: -1})
+				require.ErrorIs(t, err, protocol.ErrNodeDeleted)
+			} else {
+				require.ErrorIs(t, line.Release(t.Context(), s, path+"/"+g.Node()), zk.ErrNoNode)
+			}
+			require.Zero(t, s.EphemeralBytes())
 		}
 	})
 }

@@ -29,6 +29,15 @@ func serve() *embedded.Server {
 	return server
 }
 
+// connectTo connects to a server, which is an ensemble in production: "zk1:2181,zk2:2181,zk3:2181".
+func connectTo(server *embedded.Server, options ...protocol.ConnectOption) *protocol.Client {
+	client, err := protocol.Connect(context.Background(), server.ConnectString(), options...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client
+}
+
 // A program connects once. A deadline shows early that no server can be reached.
 func ExampleConnect() {
 	server := serve() // in production, an ensemble
@@ -62,12 +71,9 @@ func ExampleWithStateListener() {
 		}
 	}
 	ctx := context.Background()
-	server := serve() // in production, an ensemble
+	server := serve()
 	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithStateListener(listen)) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := connectTo(server, protocol.WithStateListener(listen))
 	defer client.Close()
 	fmt.Println(<-states)
 
@@ -104,15 +110,12 @@ func (c *counter) Observe(e protocol.Event) {
 func ExampleWithObserver() {
 	counter := &counter{events: make(map[protocol.EventKind]int), last: make(chan struct{})}
 	ctx := context.Background()
-	server := serve() // in production, an ensemble
+	server := serve()
 	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithObserver(counter)) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := connectTo(server, protocol.WithObserver(counter))
 	defer client.Close()
 
-	err = lock.New(client, "/locks/report").Do(ctx, func(context.Context, *lock.Lease) error { return nil })
+	err := lock.New(client, "/locks/report").Do(ctx, func(context.Context, *lock.Lease) error { return nil })
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -126,12 +129,9 @@ func ExampleWithObserver() {
 // A job that must fail soon has a back-off that ends.
 func ExampleWithBackOff() {
 	ctx := context.Background()
-	server := serve() // in production, an ensemble
+	server := serve()
 	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := connectTo(server)
 	defer client.Close()
 
 	hasty := client.With(protocol.WithBackOff(func() backoff.BackOff {
@@ -153,12 +153,9 @@ func ExampleWithBackOff() {
 // find out what has become of the rest.
 func ExampleClient_Session() {
 	ctx := context.Background()
-	server := serve() // in production, an ensemble
+	server := serve()
 	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := connectTo(server)
 	defer client.Close()
 
 	session, err := recipe.SessionOf(ctx, client)
@@ -180,60 +177,29 @@ func ExampleClient_Session() {
 	// verbose
 }
 
-// With a credential, new nodes are for that identity alone.
-func ExampleWithAuth() {
-	ctx := context.Background()
-	server := serve() // in production, an ensemble
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret"))) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	lease, err := lock.New(client, "/billing/lock").Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer lease.Unlock(ctx)
-
-	other, err := protocol.Connect(ctx, server.ConnectString())
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer other.Close()
-	_, err = lock.New(other, "/billing/lock").TryLock(ctx)
-	fmt.Println(errors.Is(err, zk.ErrNoAuth))
-	// Output:
-	// true
-}
-
-// Others may see who holds and who waits, and change nothing.
+// With a credential, new nodes are for that identity alone. Through this view others may see who
+// holds and who waits, and change nothing.
 func ExampleWithACL() {
 	readable := protocol.WithACL(append(zk.DigestACL(zk.PermAll, "billing", "secret"), zk.WorldACL(zk.PermRead)...))
 	ctx := context.Background()
-	server := serve() // in production, an ensemble
+	server := serve()
 	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret")), readable) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
+	client, other := connectTo(server, protocol.WithAuth("digest", []byte("billing:secret"))), connectTo(server)
 	defer client.Close()
-
-	lease, err := lock.New(client, "/billing/lock").Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer lease.Unlock(ctx)
-
-	other, err := protocol.Connect(ctx, server.ConnectString())
-	if err != nil {
-		log.Fatal(err)
-	}
 	defer other.Close()
-	line, err := lock.New(other, "/billing/lock").Contenders(ctx)
+
+	leases, err := lock.LockAll(ctx, lock.New(client, "/hidden"), lock.New(client.With(readable), "/shown"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer leases.Unlock(ctx)
+
+	_, err = lock.New(other, "/hidden").TryLock(ctx)
+	fmt.Println(errors.Is(err, zk.ErrNoAuth))
+	line, err := lock.New(other, "/shown").Contenders(ctx)
 	fmt.Println(len(line), err)
 	// Output:
+	// true
 	// 1 <nil>
 }
 
@@ -246,12 +212,9 @@ func ExampleWithACLFor() {
 		return nil // the default
 	})
 	ctx := context.Background()
-	server := serve() // in production, an ensemble
+	server := serve()
 	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret")), shared) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := connectTo(server, protocol.WithAuth("digest", []byte("billing:secret")), shared)
 	defer client.Close()
 	lease, err := lock.New(client, "/locks/billing").Lock(ctx)
 	if err != nil {
@@ -259,10 +222,7 @@ func ExampleWithACLFor() {
 	}
 	defer lease.Unlock(ctx)
 
-	other, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("mail:secret")), shared)
-	if err != nil {
-		log.Fatal(err)
-	}
+	other := connectTo(server, protocol.WithAuth("digest", []byte("mail:secret")), shared)
 	defer other.Close()
 	theirs, err := lock.New(other, "/locks/mail").Lock(ctx)
 	if err != nil {
@@ -278,12 +238,9 @@ func ExampleWithACLFor() {
 func ExampleWithOwnerData() {
 	pod := protocol.Process{Host: "billing-7d4f", PID: os.Getpid(), Program: "billing"}
 	ctx := context.Background()
-	server := serve() // in production, an ensemble
+	server := serve()
 	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithOwnerData(pod.Data())) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
+	client := connectTo(server, protocol.WithOwnerData(pod.Data()))
 	defer client.Close()
 
 	mutex := lock.New(client, "/locks/report")
@@ -302,17 +259,6 @@ func ExampleWithOwnerData() {
 	// billing-7d4f true
 }
 
-// The servers have a jute.maxbuffer of 4 MB.
-func ExampleWithRequestLimit() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	client, err := protocol.Connect(ctx, "zk1:2181,zk2:2181", protocol.WithRequestLimit(4<<20))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-}
-
 // A chroot that was mistyped is an error, instead of a lock that nobody else contends for.
 func ExampleWithExistingChroot() {
 	ctx := context.Background()
@@ -325,25 +271,16 @@ func ExampleWithExistingChroot() {
 	// there is none: true
 }
 
-// The names of the servers are known to one name server alone.
-func ExampleWithResolver() {
+// The names of the servers are known to one name server alone, the certificates are checked with the
+// CA of the system (see examples/tls for client certificates), and jute.maxbuffer is 4 MB.
+func ExampleWithTLS() {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, "10.0.0.53:53")
 	}}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	client, err := protocol.Connect(ctx, "zk1:2181,zk2:2181", protocol.WithResolver(resolver))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-}
-
-// TLS with the CA of the system. See examples/tls for client certificates.
-func ExampleWithTLS() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	client, err := protocol.Connect(ctx, "zk1:2281,zk2:2281,zk3:2281", protocol.WithTLS(&tls.Config{}))
+	client, err := protocol.Connect(ctx, "zk1:2281,zk2:2281,zk3:2281",
+		protocol.WithResolver(resolver), protocol.WithTLS(&tls.Config{}), protocol.WithRequestLimit(4<<20))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package protocol_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -297,7 +298,10 @@ func TestCallCutsALongPauseShort(t *testing.T) {
 				suite.Session(t, clients[i])
 				links[i].Cut()
 			}
-			time.Sleep(3 * time.Minute)
+			time.Sleep(2 * time.Minute)
+			_, err := clients[0].Session(suite.Within(t, time.Second))
+			require.Equal(t, timeout < time.Minute, errors.Is(err, context.DeadlineExceeded), "it may be over")
+			time.Sleep(time.Minute)
 			for i, c := range clients {
 				links[i].Heal()
 				began := time.Now()

@@ -14,20 +14,12 @@ import (
 
 func Example() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	// Goroutines of this process that read share a node.
 	catalogue := rwlock.New(client, "/locks/catalogue", rwlock.WithLocalSharing())
-	err = catalogue.Do(ctx, func(ctx context.Context, lease *rwlock.Lease) error {
+	err := catalogue.Do(ctx, func(ctx context.Context, lease *rwlock.Lease) error {
 		// No other process reads or writes. The ctx is cancelled if the lock is lost.
 		fmt.Println("writing, alone:", lease.Exclusive())
 		return ctx.Err()
@@ -59,11 +51,11 @@ func Example() {
 
 // connect returns a client of an embedded server, and what ends both.
 func connect() (client *protocol.Client, stop func()) {
-	server, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	client, err = protocol.Connect(context.Background(), server.ConnectString())
+	client, err = protocol.Connect(context.Background(), server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}

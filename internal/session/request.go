@@ -83,10 +83,9 @@ func MultiSize(ops ...any) int {
 			size += createSize(op.Path, op.Data, op.Acl)
 		case *zk.SetDataRequest:
 			size += setSize(op.Path, op.Data)
-		case *zk.DeleteRequest:
-			size += 4 + len(op.Path) + 4
-		case *zk.CheckVersionRequest:
-			size += 4 + len(op.Path) + 4
+		default:
+			_, path := conn.OpOf(op)
+			size += 4 + len(path) + 4
 		}
 	}
 

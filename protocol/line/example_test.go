@@ -12,7 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// One editor at a time changes a page, in order of arrival.
+// One editor at a time changes a page, in order of arrival. An operator lists the editors, and ends
+// the first editor's hold.
 func Example() {
 	ctx := context.Background()
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
@@ -28,67 +29,30 @@ func Example() {
 
 	what := recipe.New(client, "page", "/pages/home")
 	editors := line.New(what, line.Kind{Name: "edit-", Exclusive: true})
-	first, err := editors.Enter(ctx, line.Request{Kind: "edit-"})
+	first, err := editors.Enter(ctx, line.Request{Kind: "edit-", Data: []byte("alice"), Blockers: line.Permits(1)})
 	if err != nil {
 		log.Fatal(err)
 	}
 	_, err = editors.Enter(ctx, line.Request{Kind: "edit-", Try: true})
 	fmt.Println(errors.Is(err, line.ErrBusy), err)
 
-	if err := first.Release(ctx); err != nil {
+	all, err := editors.Contenders(ctx)
+	if err != nil {
 		log.Fatal(err)
 	}
+	fmt.Printf("%s edits\n", all[0].Data)
+	if err := editors.Break(ctx, all[0].Node); err != nil {
+		log.Fatal(err)
+	}
+
 	second, err := editors.Enter(ctx, line.Request{Kind: "edit-"})
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer second.Release(ctx)
 	fmt.Println("tokens increase:", first.Token() < second.Token())
 	// Output:
 	// true page: /pages/home: busy
+	// alice edits
 	// tokens increase: true
-}
-
-// Two workers hold a slot at a time. An operator lists them, and ends the first worker's hold.
-func ExampleLine_Break() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	workers := line.New(recipe.New(client, "pool", "/pool"), line.Kind{Name: "slot-"})
-	for _, host := range []string{"web-1", "web-2"} {
-		grant, err := workers.Enter(ctx, line.Request{Kind: "slot-", Data: []byte(host), Blockers: line.Permits(2)})
-		if err != nil {
-			log.Fatal(err)
-		}
-		defer grant.Release(ctx)
-	}
-
-	contenders, err := workers.Contenders(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	for _, c := range contenders {
-		fmt.Printf("%s\n", c.Data)
-	}
-	if err := workers.Break(ctx, contenders[0].Node); err != nil {
-		log.Fatal(err)
-	}
-	grant, err := workers.Enter(ctx, line.Request{Kind: "slot-", Blockers: line.Permits(2)}) // need not wait
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(grant.Err())
-	// Output:
-	// web-1
-	// web-2
-	// <nil>
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/conn"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/session"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -124,26 +125,21 @@ func validateOp(op any) error {
 		return fmt.Errorf("%w: nil %T", zk.ErrBadArguments, op)
 	}
 
-	switch op := op.(type) {
-	case *zk.CreateRequest:
-		if op.Flags&^(zk.FlagEphemeral|zk.FlagSequence) != 0 {
-			return fmt.Errorf("%w: a transaction creates no node with flags %d", zk.ErrBadArguments, op.Flags)
+	verb, path := conn.OpOf(op)
+	if verb == "" {
+		return fmt.Errorf("%w: a %T is none: give a *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest or *zk.CheckVersionRequest",
+			zk.ErrBadArguments, op)
+	}
+	if create, ok := op.(*zk.CreateRequest); ok {
+		if create.Flags&^(zk.FlagEphemeral|zk.FlagSequence) != 0 {
+			return fmt.Errorf("%w: a transaction creates no node with flags %d", zk.ErrBadArguments, create.Flags)
 		}
-		if op.Flags&zk.FlagSequence != 0 {
-			return ValidatePath(op.Path + "0")
+		if create.Flags&zk.FlagSequence != 0 {
+			path += "0"
 		}
-
-		return ValidatePath(op.Path)
-	case *zk.SetDataRequest:
-		return ValidatePath(op.Path)
-	case *zk.DeleteRequest:
-		return ValidatePath(op.Path)
-	case *zk.CheckVersionRequest:
-		return ValidatePath(op.Path)
 	}
 
-	return fmt.Errorf("%w: a %T is none: give a *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest or *zk.CheckVersionRequest",
-		zk.ErrBadArguments, op)
+	return ValidatePath(path)
 }
 
 // held returns an error if one of the grants has ended.
