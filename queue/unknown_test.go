@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -180,6 +181,45 @@ func TestConsumerIsDeletedWhileItTakes(t *testing.T) {
 			require.Equal(t, "a", string(data))
 			return met()
 		})
+	})
+}
+
+// Without its receipt an outcome is uncertain. Nothing else is wrong then.
+func TestDeletedReceiptMakesTheOutcomeUncertain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		offer(t, q, "a")
+		link.LoseReply(recipestest.OpMulti, 1)
+		when(link, first("getData"), func() {
+			for _, node := range children(t, b.client, b.path+"/zkrecipes/receipts") {
+				require.NoError(t, b.conn().Delete(b.path+"/zkrecipes/receipts/"+node, -1))
+			}
+		})
+		_, err := q.Offer(t.Context(), []byte("b"))
+		require.Equal(t, 1, strings.Count(err.Error(), protocol.ErrUncertain.Error()), err)
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		require.NotErrorIs(t, err, zk.ErrNoNode)
+		offer(t, q, "c")
+		require.Equal(t, []string{"a", "b", "c"}, drain(t, t.Context(), q))
+	})
+}
+
+// The records have changed and may not be listed, and the call says so.
+func TestLookThatIsRefusedEndsTheCall(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		offer(t, b.queue(), "x")
+		it := b.reserve(b.queue())
+		require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
+		when(link, first("sync"), func() {
+			require.NoError(t, it.Nack(t.Context()))
+			consumer := b.path + "/zkrecipes/consumers/" + children(t, b.client, b.path+"/zkrecipes/consumers")[0]
+			require.NoError(t, b.conn().Delete(consumer, -1))
+			time.Sleep(10 * time.Millisecond) // the event comes
+			unreadable(link, recipestest.OpGetChildren, 1)
+		})
+		require.ErrorIs(t, poll(t.Context(), q), zk.ErrNoAuth)
+		require.NoError(t, poll(t.Context(), q))
 	})
 }
 
