@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -208,27 +207,6 @@ func TestAfterClose(t *testing.T) {
 	for name, verb := range verbs(q) {
 		require.ErrorIs(t, verb(t.Context()), protocol.ErrClosed, name)
 	}
-}
-
-func TestEndedContextDoesNothing(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	q := queue.New(srv.Client(t), srv.Root(t)+"/q")
-	offer(t, q, "a")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("enough"))
-	for name, verb := range verbs(q) {
-		err := verb(ctx)
-		if name == "Items" || name == "Consume" { // which go on until then
-			require.NoError(t, err, name)
-			continue
-		}
-		require.ErrorIs(t, err, context.Canceled, name)
-		require.NotErrorIs(t, err, protocol.ErrUncertain, name)
-		require.ErrorContains(t, err, "enough", name)
-	}
-
-	require.Equal(t, []string{"a"}, drain(t, patient(t), q))
 }
 
 // Entries of the Java DistributedQueue are read, and it finds ours.

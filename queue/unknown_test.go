@@ -2,11 +2,14 @@ package queue_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -180,6 +183,81 @@ func TestConsumerIsDeletedWhileItTakes(t *testing.T) {
 			require.Equal(t, "a", string(data))
 			return met()
 		})
+	})
+}
+
+// Without its receipt an outcome is uncertain. Nothing else is wrong then.
+func TestDeletedReceiptMakesTheOutcomeUncertain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		offer(t, q, "a")
+		it := b.reserve(q)
+		for receipts, call := range map[string]func() error{
+			"/zkrecipes/receipts":  func() error { _, err := q.Offer(t.Context(), []byte("b")); return err },
+			"/zkrecipes/consumers": func() error { return it.Ack(t.Context()) },
+		} {
+			link.LoseReply(recipestest.OpMulti, 1)
+			when(link, first("getData"), func() {
+				for _, node := range children(t, b.client, b.path+receipts) {
+					require.NoError(t, b.conn().Delete(b.path+receipts+"/"+node, -1))
+				}
+			})
+			err := call()
+			require.Equal(t, 1, strings.Count(err.Error(), protocol.ErrUncertain.Error()), err)
+			require.ErrorIs(t, err, protocol.ErrUncertain)
+			require.NotErrorIs(t, err, zk.ErrNoNode)
+		}
+		offer(t, q, "c")
+		require.Equal(t, []string{"b", "c"}, drain(t, t.Context(), q))
+	})
+}
+
+// Of several Acks in one transaction one has no claim any more, or all are refused together. The
+// others are not held up.
+func TestAcksOfABatchFailAlone(t *testing.T) {
+	t.Parallel()
+	for _, fail := range [][]int{{1}, {2}, {1, 2}} {
+		bubble(t, func(t *testing.T, b *bench) {
+			link, q := b.linked()
+			offer(t, b.queue(), "a", "b", "c")
+			items := []*queue.Item{b.reserve(q), b.reserve(q), b.reserve(q)}
+			link.Delay(time.Millisecond) // the loss is heard of later
+			if len(fail) == 1 {
+				require.NoError(t, b.conn().Delete(items[fail[0]].Check().Path, -1))
+			}
+			var acked [3]<-chan error
+			for i, it := range items {
+				acked[i] = suite.Later(func() error { return it.Ack(t.Context()) })
+				synctest.Wait() // the first one is sent alone
+			}
+			time.Sleep(3 * time.Millisecond / 2)
+			if len(fail) == 2 {
+				link.Fail(recipestest.OpMulti, "", int32(zkwire.CodeBadArguments), 1)
+			}
+			for i := range items {
+				require.Equal(t, slices.Contains(fail, i), suite.Wait(t, acked[i]) != nil, "%d of %v", i, fail)
+			}
+			drain(t, t.Context(), b.queue())
+		})
+	}
+}
+
+// The records have changed and may not be listed, and the call says so.
+func TestLookThatIsRefusedEndsTheCall(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		offer(t, b.queue(), "x")
+		it := b.reserve(b.queue())
+		require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
+		when(link, first("sync"), func() {
+			require.NoError(t, it.Nack(t.Context()))
+			consumer := b.path + "/zkrecipes/consumers/" + children(t, b.client, b.path+"/zkrecipes/consumers")[0]
+			require.NoError(t, b.conn().Delete(consumer, -1))
+			time.Sleep(10 * time.Millisecond) // the event comes
+			unreadable(link, recipestest.OpGetChildren, 1)
+		})
+		require.ErrorIs(t, poll(t.Context(), q), zk.ErrNoAuth)
+		require.NoError(t, poll(t.Context(), q))
 	})
 }
 

@@ -73,17 +73,21 @@ func TestCheckFailsOnceItIsGivenBack(t *testing.T) {
 	})
 }
 
-// A call whose ctx has ended before returns its error, and changes nothing.
+// A call whose ctx has ended before returns its error with the cause, and changes nothing.
 func TestEndedContext(t *testing.T) {
 	eachVerb(t, func(s *Stage, row Row, v Verb, base int) {
-		ended, cancel := context.WithCancel(s.ctx)
-		cancel()
+		ended, cancel := context.WithCancelCause(s.ctx)
+		cancel(errEnough)
 		o := s.do(v, ended)
 		s.rest()
 		if !v.Loose {
 			require.Equal(s, base, v.Effect())
 		}
 		require.ErrorIs(s, o.err, context.Canceled)
+		if o.err != context.Canceled { // endless verbs have no error of their own
+			require.ErrorContains(s, o.err, errEnough.Error())
+		}
+		require.NotErrorIs(s, o.err, protocol.ErrUncertain)
 		o.back()
 		s.rest()
 	})
