@@ -133,3 +133,8 @@ func FuzzParseContender(f *testing.F) {
 		}
 	})
 }
+
+func TestReceiptHasTheNumberOfItsHolder(t *testing.T) {
+	require.Equal(t, "receipt-o-0000000007", Receipt("o", "x-lock-0000000007"))
+	require.Equal(t, "receipt-o-0000000000", Receipt("o", "name"))
+}
