@@ -77,10 +77,9 @@ func ExampleBarrier_Do() {
 }
 
 func ExampleBarrier_Waiting() {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx := context.Background()
 	client, stop := connect()
 	defer stop()
-	defer cancel()
 
 	hosts := []string{"host-1", "host-2", "host-3"}
 	for _, host := range hosts[:2] { // the third one is late
@@ -100,8 +99,7 @@ func ExampleBarrier_Waiting() {
 
 	fmt.Printf("round %d: %d of %d\n", waiters[0].Round, len(waiters), waiters[0].N)
 	for _, host := range hosts {
-		come := slices.ContainsFunc(waiters, func(w doublebarrier.Waiter) bool { return string(w.Data) == host })
-		if !come {
+		if !slices.ContainsFunc(waiters, func(w doublebarrier.Waiter) bool { return string(w.Data) == host }) {
 			fmt.Println("missing:", host)
 		}
 	}

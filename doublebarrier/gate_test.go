@@ -61,7 +61,7 @@ func TestRoundGoesOnWithoutItsOpener(t *testing.T) {
 		opened := s.enter(2, 3).must()
 		s.die(s.Clients[2])
 		s.Embedded().ReapContainers()
-		s.False(s.exists(s.path + "/ready"))
+		s.False(suite.Exists(s.t, s.operator, s.path+"/ready"))
 		s.enter(3, 3).fails(doublebarrier.ErrFull)
 		next := s.enter(4, 1, doublebarrier.WithWaiting())
 		s.Calm()

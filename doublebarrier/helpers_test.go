@@ -114,11 +114,7 @@ func (c *call) waits() bool {
 
 func (c *call) wait() {
 	c.s.t.Helper()
-	select {
-	case <-c.done:
-	case <-time.After(10 * time.Minute):
-		c.s.FailNow("no answer")
-	}
+	suite.Wait(c.s.t, c.done)
 }
 
 func (c *call) must() *doublebarrier.Entry {
@@ -196,9 +192,8 @@ func (s *scene) die(clients ...*protocol.Client) {
 	synctest.Wait()
 }
 
-func (s *scene) process() string         { return s.path + "/process" }
-func (s *scene) members() []string       { return suite.Children(s.t, s.operator, s.process()) }
-func (s *scene) exists(node string) bool { return suite.Exists(s.t, s.operator, node) }
+func (s *scene) process() string   { return s.path + "/process" }
+func (s *scene) members() []string { return suite.Children(s.t, s.operator, s.process()) }
 
 // record returns the data of process.
 func (s *scene) record() string {

@@ -77,27 +77,22 @@ func TestEnterIsUncertainUnlessItKnowsThatItWasNotCounted(t *testing.T) {
 	}
 }
 
-// A member that a gate might count is not created for a caller that has gone.
-func TestEnterThatHasGivenUpCreatesNoMember(t *testing.T) {
+// A member that a gate might count is not created for a caller that has gone. One that another client
+// deletes leaves with a loss, even before it hears of that.
+func TestMemberThatHasGoneIsNeitherCreatedNorInside(t *testing.T) {
 	play(t, 1, func(s *scene) {
 		suite.Keep(s.t, s.operator, s.path)
-		s.Links[0].Delay(time.Second)
+		s.Links[0].Delay(slow)
 		e := s.enter(0, 2)
-		time.Sleep(3 * time.Second) // the line is created
+		time.Sleep(3 * slow) // the line is created
 		e.cancel()
 		e.fails(context.Canceled)
 		before := s.Links[0].Count(recipestest.OpCreate)
 		time.Sleep(time.Minute)
 		s.Equal(before, s.Links[0].Count(recipestest.OpCreate))
-	})
-}
 
-// Another client deletes the node of a member inside, which leaves before it hears of that.
-func TestLeaveOfADeletedMemberIsALoss(t *testing.T) {
-	play(t, 1, func(s *scene) {
-		e := s.enter(0, 1)
-		s.Links[0].Delay(time.Millisecond)
-		s.NoError(s.conn.Delete(s.process()+"/"+e.must().Node(), -1))
+		e = s.enter(0, 1)
+		s.delete(s.process() + "/" + e.must().Node())
 		s.leave(e).fails(protocol.ErrLost, protocol.ErrNodeDeleted)
 		s.finish(s.enter(0, 1))
 	})
