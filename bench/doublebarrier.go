@@ -24,19 +24,16 @@ var doubleBarrierChapter = chapter{"doublebarrier", "A double barrier, each memb
 // enterAndLeave leaves kazoo out: its first leaver opens the gate to the next round. A slow member
 // can then wait for ever.
 func enterAndLeave(ctx context.Context, e *env, members int) []*contestant {
-	path := must.Get(e.newPath())
+	path := e.newPath()
 	t := new(traffic)
 	clients := e.clients(ctx, t, members)
 
-	all := []*contestant{{name: ours, traffic: t, run: oneRound(members, func(ctx context.Context, i int) error {
-		entry, err := doublebarrier.New(clients[i], path+"/"+ours, members).Enter(ctx)
-		if err != nil {
-			return err
-		}
-		return entry.Leave(ctx)
+	all := []*contestant{{name: ours, traffic: t, run: oneRound(members, func(ctx context.Context, i int) {
+		entry := must.Get(doublebarrier.New(clients[i], path+"/"+ours, members).Enter(ctx))
+		must.Succeed(entry.Leave(ctx))
 	})}}
 
-	return append(all, e.peersWith("doublebarrier", func(ctx context.Context, m *meter, p *peer, dir string) error {
+	return append(all, e.peersWith("doublebarrier", func(ctx context.Context, m *meter, p *peer, dir string) {
 		// A peer repeats the barrier by itself, so it cannot ask us for a new path each time. It
 		// uses these in turn.
 		const paths = 64
@@ -44,29 +41,25 @@ func enterAndLeave(ctx context.Context, e *env, members int) []*contestant {
 		for i := range paths {
 			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/%d", dir, i), Acl: acl})
 		}
-		if _, err := e.admin.Multi(ops...); err != nil {
-			return err
-		}
-		return p.measured(ctx, m, "doublebarrier", dir, members, m.slice.Milliseconds(), paths)
+		must.Get(e.admin.Multi(ops...))
+		p.measured(ctx, m, "doublebarrier", dir, members, m.slice.Milliseconds(), paths)
 	})...)
 }
 
 // oneRound makes all members do something. Once all have done it they do it again, until time is
 // up.
-func oneRound(members int, do func(ctx context.Context, member int) error) func(context.Context, *meter) error {
-	return func(ctx context.Context, m *meter) error {
+func oneRound(members int, do func(ctx context.Context, member int)) func(context.Context, *meter) {
+	return func(ctx context.Context, m *meter) {
 		m.start()
 		total := 0
 		// One round counts even if it takes longer than the slice, so that there is always a time
 		// to show.
 		for total == 0 || m.within() {
-			n, err := inParallel(members, func(i int) (int, error) { return 1, do(ctx, i) })
-			if err != nil {
-				return err
-			}
-			total += n
+			total += inParallel(members, func(i int) int {
+				do(ctx, i)
+				return 1
+			})
 		}
 		m.stop(total)
-		return nil
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
@@ -20,11 +21,7 @@ var electionChapter = chapter{"election", "Leader election", func(*env) []work {
 }}
 
 func candidate(c *protocol.Client) contender {
-	return func(ctx context.Context, path string) (func(context.Context) error, error) {
-		term, err := election.New(c, path).Campaign(ctx, payload)
-		if err != nil {
-			return nil, err
-		}
-		return term.Resign, nil
+	return func(ctx context.Context, path string) func(context.Context) error {
+		return must.Get(election.New(c, path).Campaign(ctx, payload)).Resign
 	}
 }

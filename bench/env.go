@@ -30,20 +30,19 @@ type options struct {
 	servers    string
 	embedded   bool
 	standalone bool
-	members    int
+	ensemble   int // how many members it has
 	alone      bool
 	run        *regexp.Regexp
-	time       time.Duration
-	latency    time.Duration
+	time       time.Duration // for each contestant
+	latency    time.Duration // added to each round trip
 }
 
 // An env is the environment of contestants: a server with connections and paths, and the other
 // libraries.
 type env struct {
 	*server
-	addresses []string      // of the members, for contestants
-	budget    time.Duration // for each contestant
-	latency   time.Duration // added to each round trip
+	options
+	addresses []string // of the members, for contestants
 	short     bool
 	admin     *zk.Conn // for work that isn't measured
 	root      string
@@ -58,78 +57,46 @@ type env struct {
 // does less.
 const shortBudget = 100 * time.Millisecond
 
-// newEnv prepares measurements on a server. If it fails, it stops the server.
-func newEnv(ctx context.Context, o options, s *server) (_ *env, err error) {
-	e := &env{server: s, budget: o.time, latency: o.latency, short: o.time <= shortBudget}
-
-	// From here on, the server and its connections end with the environment.
-	defer func() {
-		if err != nil {
-			e.close()
-		}
-	}()
-
-	if err := e.moveAway(); err != nil {
-		return nil, err
-	}
-
-	if e.admin, err = connect(ctx, e.address, new(traffic).dial); err != nil {
-		return nil, err
-	}
-
+// prepare prepares measurements on the server.
+func (e *env) prepare(ctx context.Context) {
+	e.moveAway()
+	e.admin = connect(ctx, e.address, new(traffic).dial)
 	e.root = fmt.Sprintf("/zkrecipes-bench-%d-%d", os.Getpid(), time.Now().UnixNano())
-	if _, err := e.admin.Create(e.root, nil, 0, acl); err != nil {
-		return nil, err
-	}
-
-	if err := e.warmUp(ctx); err != nil {
-		return nil, err
-	}
+	must.Get(e.admin.Create(e.root, nil, 0, acl))
+	e.warmUp(ctx)
 
 	// Peers dial the server's own addresses, where the added latency doesn't apply.
-	if o.alone || o.latency > 0 {
+	if e.alone || e.latency > 0 {
 		e.absent = append(e.absent, "libraries of other languages")
-		return e, nil
+	} else {
+		e.startPeers(ctx)
 	}
-
-	if err := e.startPeers(ctx); err != nil {
-		return nil, err
-	}
-	return e, nil
 }
 
 // moveAway makes the members seem as far away as the options say.
-func (e *env) moveAway() error {
+func (e *env) moveAway() {
 	for _, m := range e.members {
 		address := m.address
 		if e.latency > 0 {
 			link := reach.NewLink()
 			way := reach.Traffic{Delay: e.latency / 2}
 			link.Set(way, way)
-			port, err := link.Listen(reach.Local(0), address)
-			if err != nil {
-				return err
-			}
-			address = reach.Local(port)
+			address = reach.Local(must.Get(link.Listen(reach.Local(0), address)))
 		}
 		e.addresses = append(e.addresses, address)
 	}
-	return nil
 }
 
 // warmUp gives a new server time to compile its most frequent operations.
-func (e *env) warmUp(ctx context.Context) error {
-	until := time.Now().Add(2 * e.budget)
-	_, err := inParallel(16, func(int) (n int, err error) {
-		for err == nil && ctx.Err() == nil && time.Now().Before(until) {
-			var node string
-			if node, err = e.admin.Create(e.root+"/n-", payload, zk.FlagEphemeralSequential, acl); err == nil {
-				err = e.admin.Delete(node, -1)
-			}
+func (e *env) warmUp(ctx context.Context) {
+	until := time.Now().Add(2 * e.time)
+	inParallel(16, func(int) int {
+		for ctx.Err() == nil && time.Now().Before(until) {
+			node := must.Get(e.admin.Create(e.root+"/n-", payload, zk.FlagEphemeralSequential, acl))
+			must.Succeed(e.admin.Delete(node, -1))
 		}
-		return n, err
+		return 0
 	})
-	return err
 }
 
 func (e *env) heading() string {
@@ -164,7 +131,7 @@ func (e *env) close() {
 		p.Close()
 	}
 	if e.admin != nil {
-		if err := e.removeAll(e.root); err != nil {
+		if err := must.Try(func() { e.removeAll(e.root) }); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: not cleaned up:", err)
 		}
 		e.admin.Close()
@@ -181,8 +148,8 @@ func (e *env) closeWork() {
 }
 
 // newPath creates a node for some work, and returns its path.
-func (e *env) newPath() (string, error) {
-	return e.admin.Create(fmt.Sprintf("%s/%d", e.root, e.paths.Add(1)), nil, 0, acl)
+func (e *env) newPath() string {
+	return must.Get(e.admin.Create(fmt.Sprintf("%s/%d", e.root, e.paths.Add(1)), nil, 0, acl))
 }
 
 // member returns the server for a contestant's next session. The sessions of all contestants are
@@ -193,7 +160,7 @@ func (e *env) member(t *traffic) string {
 
 // raw opens a connection that lasts as long as the current work.
 func (e *env) raw(ctx context.Context, t *traffic) *zk.Conn {
-	c := must.Get(connect(ctx, e.member(t), t.dial))
+	c := connect(ctx, e.member(t), t.dial)
 	e.closers = append(e.closers, c.Close)
 	return c
 }
@@ -221,39 +188,34 @@ func several[T any](n int, one func() T) []T {
 	return all
 }
 
-func connect(ctx context.Context, servers string, dial zk.Dialer) (*zk.Conn, error) {
+func connect(ctx context.Context, servers string, dial zk.Dialer) *zk.Conn {
 	// zk.Connect returns at once and dials for ever, so a wrong address would hang the benchmark.
 	c, events, err := zk.Connect(strings.Split(servers, ","), sessionTimeout, zk.WithDialer(dial), zk.WithLogInfo(false))
-	if err != nil {
-		return nil, err
-	}
-
+	must.Succeed(err)
 	late := time.After(30 * time.Second)
-
 	for {
 		select {
 		case ev := <-events:
 			if ev.State == zk.StateHasSession {
-				return c, nil
+				return c
 			}
 		case <-ctx.Done():
 			c.Close()
-			return nil, ctx.Err()
+			must.Succeed(ctx.Err())
 		case <-late:
 			c.Close()
-			return nil, fmt.Errorf("no session at %s", servers)
+			must.Fail("no session at %s", servers)
 		}
 	}
 }
 
 // removeAll deletes a node and everything below it, many nodes per transaction.
-func (e *env) removeAll(dir string) error {
+func (e *env) removeAll(dir string) {
 	children, _, err := e.admin.Children(dir)
 	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	} else if err != nil {
-		return err
+		return
 	}
+	must.Succeed(err)
 
 	// A transaction for each of them would take longer than the measurement.
 	for some := range slices.Chunk(children, 500) {
@@ -265,17 +227,14 @@ func (e *env) removeAll(dir string) error {
 			continue
 		}
 		for _, child := range some { // one of them has children
-			if err := e.removeAll(path.Join(dir, child)); err != nil {
-				return err
-			}
+			e.removeAll(path.Join(dir, child))
 		}
 	}
 
 	switch err := e.admin.Delete(dir, -1); {
 	case errors.Is(err, zk.ErrNotEmpty): // sessions are still at work there
-		return e.removeAll(dir)
+		e.removeAll(dir)
 	case !errors.Is(err, zk.ErrNoNode):
-		return err
+		must.Succeed(err)
 	}
-	return nil
 }

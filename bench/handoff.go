@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
@@ -65,21 +66,18 @@ func lockLines(ctx context.Context, e *env, n, sessions int) []*contestant {
 }
 
 func lockContender(c *protocol.Client) contender {
-	return func(ctx context.Context, path string) (func(context.Context) error, error) {
-		l, err := lock.New(c, path, lock.WithData(payload)).Lock(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return l.Unlock, nil
+	return func(ctx context.Context, path string) func(context.Context) error {
+		return must.Get(lock.New(c, path, lock.WithData(payload)).Lock(ctx)).Unlock
 	}
 }
 
 func zkLockLine(ctx context.Context, e *env, n, sessions int) *contestant {
 	t := new(traffic)
 	return line(e, "zk.Lock", t, e.raws(ctx, t, sessions), n, func(c *zk.Conn) contender {
-		return func(_ context.Context, path string) (func(context.Context) error, error) {
+		return func(_ context.Context, path string) func(context.Context) error {
 			l := zk.NewLock(c, path, acl)
-			return func(context.Context) error { return l.Unlock() }, l.LockWithData(payload)
+			must.Succeed(l.LockWithData(payload))
+			return func(context.Context) error { return l.Unlock() }
 		}
 	})
 }

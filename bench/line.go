@@ -8,88 +8,72 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A contender waits in line at path until it is granted. It belongs to one session.
-type contender func(ctx context.Context, path string) (release func(context.Context) error, err error)
+// A contender waits in line at path until it is granted, and returns what gives that back. It
+// belongs to one session, and fails by package must.
+type contender func(ctx context.Context, path string) (release func(context.Context) error)
 
 // chain measures only hand-offs. All contenders line up, and then each releases as soon as it is
 // granted. No contender joins meanwhile.
-func chain(e *env, contenders []contender, sessions int) func(context.Context, *meter) error {
-	return func(ctx context.Context, m *meter) error {
+func chain(e *env, contenders []contender, sessions int) func(context.Context, *meter) {
+	return func(ctx context.Context, m *meter) {
 		for m.more() {
-			if err := chainOnce(ctx, e, m, contenders, sessions); err != nil {
-				return err
-			}
+			chainOnce(ctx, e, m, contenders, sessions)
 		}
-		return nil
 	}
 }
 
-func chainOnce(ctx context.Context, e *env, m *meter, contenders []contender, sessions int) error {
+func chainOnce(ctx context.Context, e *env, m *meter, contenders []contender, sessions int) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	path, err := e.newPath()
-	if err != nil {
-		return err
-	}
-
+	path := e.newPath()
 	// The first contender keeps all others in line until they are measured.
-	release, err := contenders[0](ctx, path)
-	if err != nil {
-		return err
-	}
+	release := contenders[0](ctx, path)
 
 	// Only the grants belong to the measurement, not the releases.
 	granted, released := make(chan struct{}, len(contenders)), make(chan struct{}, len(contenders))
 	for _, c := range contenders[1:] {
 		go func() {
-			release, err := c(ctx, path)
-			granted <- struct{}{}
-			if err == nil {
-				err = release(context.WithoutCancel(ctx)) // as callers should
-			}
+			err := must.Try(func() {
+				release := c(ctx, path)
+				granted <- struct{}{}
+				must.Succeed(release(context.WithoutCancel(ctx))) // as callers should
+			})
 			if err != nil {
 				cancel(err)
 			}
 			released <- struct{}{}
 		}()
 	}
-	all := func(signals <-chan struct{}) error {
+	all := func(signals <-chan struct{}) {
 		for range contenders[1:] {
 			select {
 			case <-signals:
 			case <-ctx.Done():
 			}
 		}
-		return context.Cause(ctx)
+		must.Succeed(context.Cause(ctx))
 	}
 
-	if err := e.awaitLine(ctx, path, len(contenders), sessions, m.of.traffic); err != nil {
-		return err
-	}
+	e.awaitLine(ctx, path, len(contenders), sessions, m.of.traffic)
 
 	// From here on, each contender releases as soon as it is granted.
 	m.start()
-	if err := release(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
-	if err := all(granted); err != nil {
-		return err
-	}
+	must.Succeed(release(context.WithoutCancel(ctx)))
+	all(granted)
 
 	// The last release hands nothing on, so the clock stops before it.
 	m.stop(len(contenders) - 1)
-	if err := all(released); err != nil {
-		return err
-	}
-	return e.removeAll(path)
+	all(released)
+	e.removeAll(path)
 }
 
 // awaitLine waits until n nodes are below path and their owners have become silent. Silence means
 // at most 3+sessions/8 requests in 10 ms, because sessions must be kept alive.
-func (e *env) awaitLine(ctx context.Context, path string, n, sessions int, t *traffic) error {
+func (e *env) awaitLine(ctx context.Context, path string, n, sessions int, t *traffic) {
 	requests := func() int64 {
 		if t != nil {
 			return t.requests.Load()
@@ -104,9 +88,7 @@ func (e *env) awaitLine(ctx context.Context, path string, n, sessions int, t *tr
 	for began, last := time.Now(), requests(); calm < 3; {
 		time.Sleep(pause)
 		_, stat, err := e.admin.Exists(path)
-		if err != nil || ctx.Err() != nil {
-			return errors.Join(err, context.Cause(ctx))
-		}
+		must.Succeed(errors.Join(err, context.Cause(ctx)))
 
 		now := requests()
 		// A contender whose node exists can still have requests under way (for a watch, say).
@@ -119,11 +101,9 @@ func (e *env) awaitLine(ctx context.Context, path string, n, sessions int, t *tr
 		last = now
 		// A contender that hangs without an error must not hang the benchmark.
 		if time.Since(began) > 3*time.Minute {
-			return fmt.Errorf("%d of %d in line after %v", stat.NumChildren, n, time.Since(began).Round(time.Second))
+			must.Fail("%d of %d in line after %v", stat.NumChildren, n, time.Since(began).Round(time.Second))
 		}
 	}
-
-	return nil
 }
 
 // floorLine makes contenders that cost as little as a hand-off can. Each watches its predecessor,
@@ -134,35 +114,27 @@ func floorLine(conns []*zk.Conn, n int, marker bool) []contender {
 	all := make([]contender, n)
 	for i := range all {
 		c := conns[i%len(conns)]
-		all[i] = func(ctx context.Context, path string) (func(context.Context) error, error) {
+		all[i] = func(ctx context.Context, path string) func(context.Context) error {
 			// The contender knows its predecessor's name, and needs no listing of the line.
 			own, before := fmt.Sprintf("%s/n-%010d", path, i), fmt.Sprintf("%s/n-%010d", path, i-1)
 			var gone <-chan zk.Event
 			if i > 0 {
 				if marker {
-					if _, _, _, err := c.ExistsW(before + "-marker"); err != nil {
-						return nil, err
-					}
+					_, _, _, err := c.ExistsW(before + "-marker")
+					must.Succeed(err)
 				}
-				var err error
-				if gone, err = watchNode(ctx, c, before); err != nil {
-					return nil, err
-				}
+				gone = watchNode(ctx, c, before)
 			}
 
 			// The line is complete with the last node. Watch first, because no predecessor may go
 			// before it is watched.
-			if _, err := c.Create(own, payload, zk.FlagEphemeral, acl); err != nil {
-				return nil, err
-			}
+			must.Get(c.Create(own, payload, zk.FlagEphemeral, acl))
 			if i > 0 {
-				if err := await(ctx, gone); err != nil {
-					return nil, err
-				}
+				await(ctx, gone)
 			}
 
 			if !marker {
-				return func(context.Context) error { return c.Delete(own, -1) }, nil
+				return func(context.Context) error { return c.Delete(own, -1) }
 			}
 
 			// Creating and deleting the marker in one transaction still fires the watch of the next
@@ -173,7 +145,7 @@ func floorLine(conns []*zk.Conn, n int, marker bool) []contender {
 					&zk.DeleteRequest{Path: own + "-marker", Version: -1},
 					&zk.DeleteRequest{Path: own, Version: -1})
 				return err
-			}, nil
+			}
 		}
 	}
 
@@ -181,24 +153,23 @@ func floorLine(conns []*zk.Conn, n int, marker bool) []contender {
 }
 
 // watchNode waits until a node exists. The channel has an event when it is deleted.
-func watchNode(ctx context.Context, c *zk.Conn, node string) (<-chan zk.Event, error) {
+func watchNode(ctx context.Context, c *zk.Conn, node string) <-chan zk.Event {
 	for {
 		exists, _, event, err := c.ExistsW(node)
-		if err != nil || exists {
-			return event, err
+		must.Succeed(err)
+		if exists {
+			return event
 		}
-		if err := await(ctx, event); err != nil {
-			return nil, err
-		}
+		await(ctx, event)
 	}
 }
 
-func await(ctx context.Context, event <-chan zk.Event) error {
+func await(ctx context.Context, event <-chan zk.Event) {
 	select {
 	case ev := <-event:
-		return ev.Err
+		must.Succeed(ev.Err)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		must.Succeed(context.Cause(ctx))
 	}
 }
 
@@ -230,25 +201,15 @@ func line[S any](e *env, name string, t *traffic, sessions []S, n int, of func(S
 
 // peerLines returns the contestants of a chain that are written in other languages.
 func (e *env) peerLines(kind string, n, sessions int) []*contestant {
-	return e.peersWith(kind, func(ctx context.Context, m *meter, p *peer, dir string) error {
+	return e.peersWith(kind, func(ctx context.Context, m *meter, p *peer, dir string) {
 		for i := 0; m.more(); i++ {
 			path := fmt.Sprintf("%s/%d", dir, i)
-			if _, err := e.admin.Create(path, nil, 0, acl); err != nil {
-				return err
-			}
-
+			must.Get(e.admin.Create(path, nil, 0, acl))
 			// The peer answers when the first contender holds the lock and the others have begun to
 			// wait.
-			if _, _, err := p.do(ctx, kind, path, n, sessions); err != nil {
-				return err
-			}
-			if err := e.awaitLine(ctx, path, n, sessions, nil); err != nil {
-				return err
-			}
-			if err := p.measured(ctx, m, "drain"); err != nil {
-				return err
-			}
+			p.do(ctx, kind, path, n, sessions)
+			e.awaitLine(ctx, path, n, sessions, nil)
+			p.measured(ctx, m, "drain")
 		}
-		return nil
 	})
 }

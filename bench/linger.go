@@ -33,34 +33,21 @@ var lingerChapter = chapter{"linger", "A lock that stays with the session that u
 
 // handedBack measures how long a session waits for a lock that another session has just used.
 func handedBack(ctx context.Context, e *env, name string, opts ...lock.Option) *contestant {
-	path, t := must.Get(e.newPath()), new(traffic)
+	path, t := e.newPath(), new(traffic)
 	clients := e.clients(ctx, t, 2)
 	holder := lock.New(clients[0], path, append(opts, lock.WithData(payload))...)
 	// The other session never lingers. Otherwise the next round would begin with a hand-back.
 	other := lock.New(clients[1], path, lock.WithData(payload))
-	return &contestant{name: name, traffic: t, run: func(ctx context.Context, m *meter) error {
+	return &contestant{name: name, traffic: t, run: func(ctx context.Context, m *meter) {
 		for first := true; first || m.more(); first = false {
 			// The holder uses the lock once and keeps its node, so that the other session must ask
 			// for it.
-			l, err := holder.Lock(ctx)
-			if err != nil {
-				return err
-			}
-			if err := l.Unlock(context.WithoutCancel(ctx)); err != nil {
-				return err
-			}
-
+			must.Succeed(must.Get(holder.Lock(ctx)).Unlock(context.WithoutCancel(ctx)))
 			time.Sleep(5 * time.Millisecond) // the holder watches the line
 			m.start()
-			if l, err = other.Lock(ctx); err != nil {
-				return err
-			}
+			l := must.Get(other.Lock(ctx))
 			m.stop(1)
-			if err := l.Unlock(context.WithoutCancel(ctx)); err != nil {
-				return err
-			}
+			must.Succeed(l.Unlock(context.WithoutCancel(ctx)))
 		}
-
-		return nil
 	}}
 }

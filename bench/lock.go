@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -40,30 +39,23 @@ var lockChapter = chapter{"lock", "A lock without contention", func(*env) []work
 // createsAndDeletes measures the least that a lock could do. With our requests it creates in a
 // transaction, to show the server's part of our time.
 func createsAndDeletes(ctx context.Context, e *env, name string) *contestant {
-	path, t := must.Get(e.newPath()), new(traffic)
+	path, t := e.newPath(), new(traffic)
 	conn := e.raw(ctx, t)
 	create := &zk.CreateRequest{Path: path + "/n-", Data: payload, Acl: acl, Flags: zk.FlagEphemeralSequential}
-	return &contestant{name: name, traffic: t, run: together(1, func(context.Context, int, int) error {
+	return &contestant{name: name, traffic: t, run: together(1, func(context.Context, int, int) {
+		var node string
 		if name == floor {
-			node, err := conn.Create(create.Path, create.Data, create.Flags, create.Acl)
-			if err != nil {
-				return err
-			}
-			return conn.Delete(node, -1)
+			node = must.Get(conn.Create(create.Path, create.Data, create.Flags, create.Acl))
+		} else {
+			node = must.Get(conn.Multi(create, &zk.SetDataRequest{Path: path, Version: -1}))[0].String
 		}
-		answers, err := conn.Multi(create, &zk.SetDataRequest{Path: path, Version: -1})
-		if err != nil {
-			return err
-		}
-		return conn.Delete(answers[0].String, -1)
+		must.Succeed(conn.Delete(node, -1))
 	})}
 }
 
-var errOverlap = errors.New("two holders at once")
-
 // ourLocks has goroutines that lock and unlock as fast as they can, in each of several sessions.
 func ourLocks(ctx context.Context, e *env, name string, sessions, each int, opts ...lock.Option) *contestant {
-	path, t := must.Get(e.newPath()), new(traffic)
+	path, t := e.newPath(), new(traffic)
 	var mutexes []*lock.Mutex
 	for _, c := range e.clients(ctx, t, sessions) {
 		mutexes = append(mutexes, lock.New(c, path, append(opts, lock.WithData(payload))...))
@@ -73,23 +65,19 @@ func ourLocks(ctx context.Context, e *env, name string, sessions, each int, opts
 	if sessions > 1 {
 		c.shares = new(shares)
 	}
-	c.run = func(ctx context.Context, m *meter) error {
+	c.run = func(ctx context.Context, m *meter) {
 		taken, all := make([]int, sessions), 0 // the lock protects them (the race detector would find overlaps)
-		err := together(sessions*each, func(ctx context.Context, worker, _ int) error {
-			l, err := mutexes[worker%sessions].Lock(ctx)
-			if err != nil {
-				return err
-			}
+		together(sessions*each, func(ctx context.Context, worker, _ int) {
+			l := must.Get(mutexes[worker%sessions].Lock(ctx))
 			taken[worker%sessions]++
 			all++
-			return l.Unlock(context.WithoutCancel(ctx)) // as callers should
+			must.Succeed(l.Unlock(context.WithoutCancel(ctx))) // as callers should
 		})(ctx, m)
 		// Overlapping holders would lose counts, so the two sums must agree.
-		if all != m.total.ops && err == nil {
-			err = errOverlap
+		if all != m.total.ops {
+			must.Fail("two holders at once")
 		}
 		c.shares.add(taken)
-		return err
 	}
 
 	return c
@@ -97,32 +85,28 @@ func ourLocks(ctx context.Context, e *env, name string, sessions, each int, opts
 
 // zkLocks does the same with the lock of go-zookeeper.
 func zkLocks(ctx context.Context, e *env, sessions, each int) *contestant {
-	path, t := must.Get(e.newPath()), new(traffic)
+	path, t := e.newPath(), new(traffic)
 	conns := e.raws(ctx, t, sessions)
 	locks := make([]*zk.Lock, sessions*each)
 	for i := range locks {
 		locks[i] = zk.NewLock(conns[i%sessions], path, acl)
 	}
 
-	return &contestant{name: "zk.Lock", traffic: t, run: together(len(locks), func(_ context.Context, i, _ int) error {
-		if err := locks[i].LockWithData(payload); err != nil {
-			return err
-		}
-		return locks[i].Unlock()
+	return &contestant{name: "zk.Lock", traffic: t, run: together(len(locks), func(_ context.Context, i, _ int) {
+		must.Succeed(locks[i].LockWithData(payload))
+		must.Succeed(locks[i].Unlock())
 	})}
 }
 
 // together makes several workers repeat an operation until the round is over.
-func together(workers int, op func(ctx context.Context, worker, n int) error) func(context.Context, *meter) error {
-	return func(ctx context.Context, m *meter) error {
+func together(workers int, op func(ctx context.Context, worker, n int)) func(context.Context, *meter) {
+	return func(ctx context.Context, m *meter) {
 		m.start()
-		n, err := inParallel(workers, func(worker int) (n int, err error) {
-			for ; err == nil && (n == 0 || m.within()); n++ {
-				err = op(ctx, worker, n)
+		m.stop(inParallel(workers, func(worker int) (n int) {
+			for ; n == 0 || m.within(); n++ {
+				op(ctx, worker, n)
 			}
-			return n, err
-		})
-		m.stop(n)
-		return err
+			return n
+		}))
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"regexp"
 	"syscall"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/must"
 )
 
 // chapters are the tables, each in a file of its own.
@@ -30,7 +32,7 @@ func main() {
 	flag.StringVar(&o.servers, "servers", os.Getenv("ZKRECIPES_SERVERS"), "`host:port,...` of a ZooKeeper (default: one that this program starts)")
 	flag.BoolVar(&o.embedded, "embedded", false, "do not look for a real ZooKeeper to start")
 	flag.BoolVar(&o.standalone, "standalone", false, "leave the ensemble out")
-	flag.IntVar(&o.members, "members", 3, "how many servers the ensemble has")
+	flag.IntVar(&o.ensemble, "members", 3, "how many servers the ensemble has")
 	flag.BoolVar(&o.alone, "alone", false, "leave libraries of other languages out")
 	flag.DurationVar(&o.time, "time", 2*time.Second, "how long to measure each contestant, in all; 50ms is the short mode")
 	flag.DurationVar(&o.latency, "latency", 0, "make each round trip `that much` longer; leaves libraries of other languages out")
@@ -54,27 +56,19 @@ func bench(ctx context.Context, out io.Writer, o options) error {
 	if o.time <= 0 {
 		return fmt.Errorf("time %v", o.time)
 	}
-	for _, start := range places(o) {
-		s, err := start(ctx)
-		if err != nil {
-			return err
+	return must.Try(func() {
+		for _, start := range places(o) {
+			benchOn(ctx, out, o, start)
 		}
-		if err := benchOn(ctx, out, o, s); err != nil {
-			return err
-		}
-	}
-
-	return nil
+	})
 }
 
-// benchOn measures on a server, and stops it.
-func benchOn(ctx context.Context, out io.Writer, o options, s *server) error {
-	e, err := newEnv(ctx, o, s)
-	if err != nil {
-		return err
-	}
+// benchOn starts a server, measures on it, and stops it.
+func benchOn(ctx context.Context, out io.Writer, o options, start starter) {
+	e := &env{server: new(server), options: o, short: o.time <= shortBudget}
 	defer e.close()
-
+	start(ctx, e.server)
+	e.prepare(ctx)
 	fmt.Fprint(out, e.heading())
 
 	for _, c := range chapters {
@@ -83,36 +77,35 @@ func benchOn(ctx context.Context, out io.Writer, o options, s *server) error {
 			if !o.run.MatchString(w.name) {
 				continue
 			}
-			rows, err := measure(ctx, e, w)
-			if err != nil {
-				return fmt.Errorf("%s: %w", w.name, err)
+			var rows []*row
+			if err := must.Try(func() { rows = measure(ctx, e, w) }); err != nil {
+				must.Fail("%s: %w", w.name, err)
 			}
-			t.add(w, rows)
+			t.groups = append(t.groups, group{w, rows})
 		}
 
 		if len(t.groups) > 0 {
 			t.print(out)
 		}
 	}
-
-	return nil
 }
 
-// places returns functions that start the servers that o selects, one after the other. By default
-// that's Debian's ZooKeeper (standalone and as an ensemble), or else the embedded server.
-func places(o options) []func(context.Context) (*server, error) {
+// A starter starts a server. If it fails, by package must, the server must be stopped all the same.
+type starter func(context.Context, *server)
+
+// places returns starters of the servers that o selects, one after the other. By default that's
+// Debian's ZooKeeper (standalone and as an ensemble), or else the embedded server.
+func places(o options) []starter {
 	_, err := os.Stat(filepath.Join(debianJars, "zookeeper.jar"))
 	_, noJava := exec.LookPath("java")
 	switch {
 	case o.servers != "":
-		return []func(context.Context) (*server, error){func(context.Context) (*server, error) { return namedServers(o.servers), nil }}
+		return []starter{func(_ context.Context, s *server) { s.find(o.servers) }}
 	case o.embedded || err != nil || noJava != nil:
-		return []func(context.Context) (*server, error){startEmbedded}
-	case o.standalone || o.members < 2:
-		return []func(context.Context) (*server, error){startStandalone}
+		return []starter{startEmbedded}
+	case o.standalone || o.ensemble < 2:
+		return []starter{startStandalone}
 	default:
-		return []func(context.Context) (*server, error){startStandalone, func(ctx context.Context) (*server, error) {
-			return startEnsemble(ctx, o.members)
-		}}
+		return []starter{startStandalone, func(ctx context.Context, s *server) { startEnsemble(ctx, s, o.ensemble) }}
 	}
 }

@@ -19,14 +19,14 @@ type chapter struct {
 }
 
 // A work is something that several contestants do. The first contestant can be the floor (the least
-// possible cost).
+// possible cost). Whatever a work does fails by package must.
 type work struct {
 	name   string // chapter/what, for -run
 	title  string
-	unit   string                                    // what an operation is
-	rounds int                                       // at most; 0 for as many as time allows
-	slice  time.Duration                             // a contestant's time in a round; 0 for usualSlice
-	enter  func(context.Context, *env) []*contestant // fails by package must
+	unit   string        // what an operation is
+	rounds int           // at most; 0 for as many as time allows
+	slice  time.Duration // a contestant's time in a round; 0 for usualSlice
+	enter  func(context.Context, *env) []*contestant
 }
 
 // usualSlice is short, so that other load affects all contestants alike.
@@ -42,7 +42,7 @@ const (
 // A contestant does a work in its own way.
 type contestant struct {
 	name    string
-	run     func(context.Context, *meter) error
+	run     func(context.Context, *meter)
 	traffic *traffic // nil for peers, whose packets the server counts
 	peer    *peer    // nil if it isn't one
 	shares  *shares  // of its sessions; nil if there's nothing to share
@@ -121,20 +121,17 @@ type row struct {
 
 // measure lets the contestants work in turn in each round, so that other load affects all of them.
 // The first round is only a warm-up and takes longer.
-func measure(ctx context.Context, e *env, w work) ([]*row, error) {
+func measure(ctx context.Context, e *env, w work) []*row {
 	defer e.closeWork()
-	var contestants []*contestant
-	if err := must.Try(func() { contestants = w.enter(ctx, e) }); err != nil {
-		return nil, err
-	}
+	contestants := w.enter(ctx, e)
 
 	// At least three rounds, because ratios need a median and quartiles.
-	rounds := max(int(e.budget/cmp.Or(w.slice, usualSlice)), 3)
+	rounds := max(int(e.time/cmp.Or(w.slice, usualSlice)), 3)
 	if w.rounds > 0 {
 		rounds = min(rounds, w.rounds)
 	}
 
-	slice := e.budget / time.Duration(rounds)
+	slice := e.time / time.Duration(rounds)
 	rows := make([]*row, len(contestants))
 	for i, c := range contestants {
 		rows[i] = &row{contestant: c}
@@ -155,10 +152,10 @@ func measure(ctx context.Context, e *env, w work) ([]*row, error) {
 
 			m := &meter{env: e, of: r.contestant, slice: slice, began: time.Now()}
 			if round == 0 {
-				m.slice = max(slice, e.budget/8)
+				m.slice = max(slice, e.time/8)
 			}
 
-			err := r.run(ctx, m)
+			err := must.Try(func() { r.run(ctx, m) })
 			// A peer that fails is left out from here on: another library's bug must not end our
 			// measurement.
 			if err != nil && r.peer != nil && ctx.Err() == nil {
@@ -168,7 +165,7 @@ func measure(ctx context.Context, e *env, w work) ([]*row, error) {
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", r.name, err)
+				must.Fail("%s: %w", r.name, err)
 			}
 
 			if round > 0 {
@@ -178,7 +175,7 @@ func measure(ctx context.Context, e *env, w work) ([]*row, error) {
 		}
 	}
 
-	return slices.DeleteFunc(rows, func(r *row) bool { return len(r.perOp) == 0 }), nil
+	return slices.DeleteFunc(rows, func(r *row) bool { return len(r.perOp) == 0 })
 }
 
 // add adds g, or takes it away if sign is -1.

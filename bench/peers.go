@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/internal/real/interop"
 )
 
@@ -15,7 +16,7 @@ import (
 type peer struct{ *interop.Peer }
 
 // startPeers starts Curator and kazoo, and notes which isn't installed.
-func (e *env) startPeers(ctx context.Context) error {
+func (e *env) startPeers(ctx context.Context) {
 	o := interop.Options{
 		Servers:        e.address,
 		SessionTimeout: sessionTimeout,
@@ -35,18 +36,16 @@ func (e *env) startPeers(ctx context.Context) error {
 		case errors.Is(err, interop.ErrNotInstalled):
 			e.absent = append(e.absent, err.Error())
 		default:
-			return err
+			must.Succeed(err)
 		}
 	}
-
-	return nil
 }
 
 // peerTimeout bounds operations that take seconds.
 const peerTimeout = 45 * time.Second
 
 // do gives the peer a command. It returns how many operations were done, and how long they took.
-func (p *peer) do(ctx context.Context, command string, args ...any) (ops int, elapsed time.Duration, err error) {
+func (p *peer) do(ctx context.Context, command string, args ...any) (ops int, elapsed time.Duration) {
 	words := []string{command, "bench"} // one handle, because its thread owns the line that is drained
 	for _, a := range args {
 		words = append(words, fmt.Sprint(a))
@@ -55,16 +54,12 @@ func (p *peer) do(ctx context.Context, command string, args ...any) (ops int, el
 	late := fmt.Errorf("%s has not answered for %v", p.Name(), peerTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, peerTimeout, late)
 	defer cancel()
-	result, err := p.Start(words...).Wait(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
-
+	result := must.Get(p.Start(words...).Wait(ctx))
 	var nanos int64
 	if _, err := fmt.Sscan(result, &ops, &nanos); err != nil {
-		return 0, 0, fmt.Errorf("%s: %s: result %q: %w", p.Name(), command, result, err)
+		must.Fail("%s: %s: result %q: %w", p.Name(), command, result, err)
 	}
-	return ops, time.Duration(nanos), nil
+	return ops, time.Duration(nanos)
 }
 
 // dismiss ends a failed peer. The following work goes on without it.
@@ -76,14 +71,14 @@ func (e *env) dismiss(p *peer) {
 }
 
 // A peerRun is a peer's work in a round, at a new path.
-type peerRun func(ctx context.Context, m *meter, p *peer, dir string) error
+type peerRun func(ctx context.Context, m *meter, p *peer, dir string)
 
 // peersWith returns a contestant for each peer that has a command.
 func (e *env) peersWith(command string, run peerRun) (all []*contestant) {
 	for _, p := range e.peers {
 		if slices.Contains(p.Commands(), command) {
-			all = append(all, &contestant{name: p.Name(), peer: p, run: e.onNewPath(func(ctx context.Context, m *meter, dir string) error {
-				return run(ctx, m, p, dir)
+			all = append(all, &contestant{name: p.Name(), peer: p, run: e.onNewPath(func(ctx context.Context, m *meter, dir string) {
+				run(ctx, m, p, dir)
 			})})
 		}
 	}
@@ -92,17 +87,13 @@ func (e *env) peersWith(command string, run peerRun) (all []*contestant) {
 
 // peersFor is peersWith for a command that peers execute for a whole round, in that many sessions.
 func (e *env) peersFor(command string, sessions int) []*contestant {
-	return e.peersWith(command, func(ctx context.Context, m *meter, p *peer, dir string) error {
-		return p.measured(ctx, m, command, dir+"/q", sessions, m.slice.Milliseconds())
+	return e.peersWith(command, func(ctx context.Context, m *meter, p *peer, dir string) {
+		p.measured(ctx, m, command, dir+"/q", sessions, m.slice.Milliseconds())
 	})
 }
 
-func (p *peer) measured(ctx context.Context, m *meter, command string, args ...any) error {
+func (p *peer) measured(ctx context.Context, m *meter, command string, args ...any) {
 	m.start()
-	ops, elapsed, err := p.do(ctx, command, args...)
-	if err != nil {
-		return err
-	}
+	ops, elapsed := p.do(ctx, command, args...)
 	m.stopAt(ops, elapsed)
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
@@ -46,26 +47,14 @@ var queueChapter = chapter{"queue", "A queue, entries of 100 bytes", func(*env) 
 			all := []*contestant{consumers(ctx, e, ours, 4, 1, takeOne), consumers(ctx, e, single, 1, 1, takeOne)}
 			return append(all, e.peerConsumers(4)...)
 		},
-	},
-		pools("take", "Take", takeOne, 4, 4),
-		pools("take", "Take", takeOne, 8, 8),
-		pools("reserve", "Reserve and Ack", reserveOne, 4, 4),
-	}
-}}
-
-// pools is the work of several sessions with several goroutines each. Beside it as many sessions of
-// one goroutine do the same.
-func pools(name, title string, take consume, sessions, goroutines int) work {
-	alone := fmt.Sprintf("%s, %dx1", ours, sessions)
-	return work{
-		name:  fmt.Sprintf("queue/%s-%dx%d", name, sessions, goroutines),
-		title: fmt.Sprintf("%s, %d sessions of %d goroutines", title, sessions, goroutines), unit: "entry",
-		slice: 200 * time.Millisecond, // the sessions must find each other in it
+	}, {
+		name: "queue/take-4x4", title: "Take, four sessions of four goroutines", unit: "entry",
+		slice: 200 * time.Millisecond,
 		enter: func(ctx context.Context, e *env) []*contestant {
-			return []*contestant{consumers(ctx, e, ours, sessions, goroutines, take), consumers(ctx, e, alone, sessions, 1, take)}
+			return []*contestant{consumers(ctx, e, ours, 4, 4, takeOne), consumers(ctx, e, ours+", 4x1", 4, 1, takeOne)}
 		},
-	}
-}
+	}}
+}}
 
 // offers appends to a queue. Each round has a new queue.
 func offers(ctx context.Context, e *env, workers int) []*contestant {
@@ -76,15 +65,10 @@ func offers(ctx context.Context, e *env, workers int) []*contestant {
 
 	t := new(traffic)
 	client := e.client(ctx, t)
-	all = append(all, &contestant{name: ours, traffic: t, run: e.onNewPath(func(ctx context.Context, m *meter, dir string) error {
+	all = append(all, &contestant{name: ours, traffic: t, run: e.onNewPath(func(ctx context.Context, m *meter, dir string) {
 		q := queue.New(client, dir+"/q")
-		if _, err := q.Offer(ctx, payload); err != nil { // it creates the missing nodes
-			return err
-		}
-		return together(workers, func(ctx context.Context, _, _ int) error {
-			_, err := q.Offer(ctx, payload)
-			return err
-		})(ctx, m)
+		must.Get(q.Offer(ctx, payload)) // it creates the missing nodes
+		together(workers, func(ctx context.Context, _, _ int) { must.Get(q.Offer(ctx, payload)) })(ctx, m)
 	})})
 
 	return append(all, e.peersFor("offerloop", workers)...)
@@ -95,19 +79,15 @@ func offers(ctx context.Context, e *env, workers int) []*contestant {
 func rawOffers(ctx context.Context, e *env, name string, workers int) *contestant {
 	t := new(traffic)
 	conn := e.raw(ctx, t)
-	return &contestant{name: name, traffic: t, run: e.onNewPath(func(ctx context.Context, m *meter, dir string) error {
-		receipt, err := newReceipt(conn, dir)
-		if err != nil {
-			return err
-		}
+	return &contestant{name: name, traffic: t, run: e.onNewPath(func(ctx context.Context, m *meter, dir string) {
+		receipt := newReceipt(conn, dir)
 		create := &zk.CreateRequest{Path: dir + "/qn-", Data: payload, Acl: acl, Flags: zk.FlagSequence}
-		return together(workers, func(context.Context, int, int) (err error) {
+		together(workers, func(context.Context, int, int) {
 			if name == floor {
-				_, err = conn.Create(create.Path, create.Data, create.Flags, create.Acl)
+				must.Get(conn.Create(create.Path, create.Data, create.Flags, create.Acl))
 			} else {
-				_, err = conn.Multi(create, receipt)
+				must.Get(conn.Multi(create, receipt))
 			}
-			return err
 		})(ctx, m)
 	})}
 }
@@ -117,12 +97,8 @@ func takes(ctx context.Context, e *env, deletes int, take consume) []*contestant
 	t := new(traffic)
 	conn := e.raw(ctx, t)
 
-	least := &contestant{name: floor, traffic: t, run: e.onNewPath(func(ctx context.Context, m *meter, dir string) error {
-		nodes, err := e.fill(m, dir, "qn-")
-		if err != nil {
-			return err
-		}
-
+	least := &contestant{name: floor, traffic: t, run: e.onNewPath(func(ctx context.Context, m *meter, dir string) {
+		nodes := e.fill(m, dir, "qn-")
 		// The workers must not wait for each other while they are measured.
 		todo := make(chan string, len(nodes))
 		for _, node := range nodes {
@@ -131,29 +107,24 @@ func takes(ctx context.Context, e *env, deletes int, take consume) []*contestant
 
 		close(todo)
 		m.start()
-		n, err := inParallel(deletes, func(int) (n int, err error) {
+		m.stop(inParallel(deletes, func(int) (n int) {
 			for node := range todo {
-				if err := conn.Delete(node, -1); err != nil {
-					return n, err
-				}
+				must.Succeed(conn.Delete(node, -1))
 				if n++; !m.within() {
 					break
 				}
 			}
-			return n, nil
-		})
-
-		m.stop(n)
-		return err
+			return n
+		}))
 	})}
 
 	return []*contestant{least, consumers(ctx, e, ours, 1, 1, take)}
 }
 
 // newReceipt creates a node beside a queue, and returns the write to it that serves as a receipt.
-func newReceipt(conn *zk.Conn, dir string) (*zk.SetDataRequest, error) {
-	node, err := conn.Create(dir+"/receipt-", nil, zk.FlagEphemeralSequential, acl)
-	return &zk.SetDataRequest{Path: node, Data: []byte("1234"), Version: -1}, err
+func newReceipt(conn *zk.Conn, dir string) *zk.SetDataRequest {
+	node := must.Get(conn.Create(dir+"/receipt-", nil, zk.FlagEphemeralSequential, acl))
+	return &zk.SetDataRequest{Path: node, Data: []byte("1234"), Version: -1}
 }
 
 // rawTakes removes entries with our own requests: a transaction each, which also writes to a node
@@ -161,24 +132,14 @@ func newReceipt(conn *zk.Conn, dir string) (*zk.SetDataRequest, error) {
 func rawTakes(ctx context.Context, e *env, name string, reads bool) *contestant {
 	t := new(traffic)
 	conn := e.raw(ctx, t)
-	return &contestant{name: name, traffic: t, run: e.onNewPath(func(ctx context.Context, m *meter, dir string) error {
-		nodes, err := e.fill(m, dir+"/q", "qn-")
-		if err != nil {
-			return err
-		}
-		receipt, err := newReceipt(conn, dir)
-		if err != nil {
-			return err
-		}
-
+	return &contestant{name: name, traffic: t, run: e.onNewPath(func(ctx context.Context, m *meter, dir string) {
+		nodes, receipt := e.fill(m, dir+"/q", "qn-"), newReceipt(conn, dir)
 		m.start()
-		n, err := rawTake(m, conn, receipt, nodes, reads)
-		m.stop(n)
-		return err
+		m.stop(rawTake(m, conn, receipt, nodes, reads))
 	})}
 }
 
-func rawTake(m *meter, c *zk.Conn, receipt *zk.SetDataRequest, nodes []string, reads bool) (n int, err error) {
+func rawTake(m *meter, c *zk.Conn, receipt *zk.SetDataRequest, nodes []string, reads bool) (n int) {
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	read := 0
@@ -192,11 +153,9 @@ func rawTake(m *meter, c *zk.Conn, receipt *zk.SetDataRequest, nodes []string, r
 			node := nodes[read]
 			reading.Go(func() { c.Get(node) }) // it may be deleted already
 		}
-		if _, err := c.Multi(&zk.DeleteRequest{Path: nodes[n], Version: -1}, receipt); err != nil {
-			return n, err
-		}
+		must.Get(c.Multi(&zk.DeleteRequest{Path: nodes[n], Version: -1}, receipt))
 	}
-	return n, nil
+	return n
 }
 
 // consume takes entries from a queue and returns how many.
@@ -205,14 +164,6 @@ type consume func(context.Context, *queue.Queue) (int, error)
 func takeOne(ctx context.Context, q *queue.Queue) (int, error) {
 	_, err := q.Poll(ctx)
 	return 1, err
-}
-
-func reserveOne(ctx context.Context, q *queue.Queue) (int, error) {
-	it, err := q.TryReserve(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return 1, it.Ack(ctx)
 }
 
 func pollMany(ctx context.Context, q *queue.Queue) (int, error) {
@@ -229,39 +180,32 @@ func consumers(ctx context.Context, e *env, name string, sessions, goroutines in
 	if sessions > 1 {
 		c.shares = new(shares)
 	}
-	c.run = e.onNewPath(func(ctx context.Context, m *meter, dir string) error {
-		if _, err := e.fill(m, dir+"/q", "qn-"); err != nil {
-			return err
-		}
-
+	c.run = e.onNewPath(func(ctx context.Context, m *meter, dir string) {
+		e.fill(m, dir+"/q", "qn-")
 		// Each session counts for itself, so the counts need no lock.
 		taken := make([]int, sessions)
 		m.start()
-		n, err := inParallel(sessions, func(i int) (n int, err error) {
+		m.stop(inParallel(sessions, func(i int) int {
 			q := queue.New(clients[i], dir+"/q")
-			taken[i], err = inParallel(goroutines, func(int) (int, error) { return consumeAll(ctx, m, q, take) })
-			return taken[i], err
-		})
-		m.stop(n)
+			taken[i] = inParallel(goroutines, func(int) int { return consumeAll(ctx, m, q, take) })
+			return taken[i]
+		}))
 		c.shares.add(taken)
-		return err
 	})
 
 	return c
 }
 
-func consumeAll(ctx context.Context, m *meter, q *queue.Queue, take consume) (n int, err error) {
+func consumeAll(ctx context.Context, m *meter, q *queue.Queue, take consume) (n int) {
 	for n == 0 || m.within() {
 		some, err := take(ctx, q)
 		if errors.Is(err, queue.ErrEmpty) {
 			break
 		}
-		if err != nil {
-			return n, err
-		}
+		must.Succeed(err)
 		n += some
 	}
-	return n, nil
+	return n
 }
 
 // shares notes how evenly sessions share the entries of each round. A nil *shares notes nothing.
@@ -289,36 +233,29 @@ func (s *shares) String() string {
 }
 
 func (e *env) peerConsumers(sessions int) []*contestant {
-	return e.peersWith("takeloop", func(ctx context.Context, m *meter, p *peer, dir string) error {
+	return e.peersWith("takeloop", func(ctx context.Context, m *meter, p *peer, dir string) {
 		prefix := "qn-"
 		if p.Name() == "kazoo" {
 			prefix = "entry-100-" // with the priority that is its default
 		}
-		if _, err := e.fill(m, dir+"/q", prefix); err != nil {
-			return err
-		}
-		return p.measured(ctx, m, "takeloop", dir+"/q", sessions, m.slice.Milliseconds())
+		e.fill(m, dir+"/q", prefix)
+		p.measured(ctx, m, "takeloop", dir+"/q", sessions, m.slice.Milliseconds())
 	})
 }
 
 // onNewPath returns a run that calls do with a new path, and removes everything that is left there.
-func (e *env) onNewPath(do func(ctx context.Context, m *meter, dir string) error) func(context.Context, *meter) error {
-	return func(ctx context.Context, m *meter) error {
-		dir, err := e.newPath()
-		if err != nil {
-			return err
-		}
-		if err := do(ctx, m, dir); err != nil {
-			return err
-		}
-		return e.removeAll(dir)
+func (e *env) onNewPath(do func(ctx context.Context, m *meter, dir string)) func(context.Context, *meter) {
+	return func(ctx context.Context, m *meter) {
+		dir := e.newPath()
+		do(ctx, m, dir)
+		e.removeAll(dir)
 	}
 }
 
 // fill creates as many entries as a round can be expected to take.
-func (e *env) fill(m *meter, dir, prefix string) (nodes []string, err error) {
-	if _, err := e.admin.Create(dir, nil, 0, acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-		return nil, err
+func (e *env) fill(m *meter, dir, prefix string) (nodes []string) {
+	if _, err := e.admin.Create(dir, nil, 0, acl); !errors.Is(err, zk.ErrNodeExists) {
+		must.Succeed(err)
 	}
 
 	// Enough for 20,000 a second, within bounds: filling isn't measured but takes time, too.
@@ -327,14 +264,9 @@ func (e *env) fill(m *meter, dir, prefix string) (nodes []string, err error) {
 
 	// A hundred creates keep each request far below the server's limit of a megabyte.
 	for ops := range slices.Chunk(slices.Repeat([]any{create}, n), 100) {
-		answers, err := e.admin.Multi(ops...)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range answers {
+		for _, a := range must.Get(e.admin.Multi(ops...)) {
 			nodes = append(nodes, a.String)
 		}
 	}
-
-	return nodes, nil
+	return nodes
 }

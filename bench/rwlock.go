@@ -29,22 +29,18 @@ var rwlockChapter = chapter{"rwlock", "A shared lock", func(*env) []work {
 
 // ourRWLocks has goroutines that read or write as fast as they can, in each of several sessions.
 func ourRWLocks(ctx context.Context, e *env, name string, sessions, each int, opts ...rwlock.Option) *contestant {
-	path, t := must.Get(e.newPath()), new(traffic)
+	path, t := e.newPath(), new(traffic)
 	var locks []*rwlock.RWMutex
 	for _, c := range e.clients(ctx, t, sessions) {
 		locks = append(locks, rwlock.New(c, path, append(opts, rwlock.WithData(payload))...))
 	}
 
-	return &contestant{name: name, traffic: t, run: together(sessions*each, func(ctx context.Context, worker, n int) error {
+	return &contestant{name: name, traffic: t, run: together(sessions*each, func(ctx context.Context, worker, n int) {
 		m := locks[worker%sessions]
 		acquire := m.RLock
 		if (n+worker)%10 == 9 { // one lease in ten, at a different time for each worker
 			acquire = m.Lock
 		}
-		l, err := acquire(ctx)
-		if err != nil {
-			return err
-		}
-		return l.Unlock(context.WithoutCancel(ctx))
+		must.Succeed(must.Get(acquire(ctx)).Unlock(context.WithoutCancel(ctx)))
 	})}
 }

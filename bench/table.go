@@ -17,8 +17,6 @@ type group struct {
 	rows []*row
 }
 
-func (t *table) add(w work, rows []*row) { t.groups = append(t.groups, group{w, rows}) }
-
 func (g group) row(name string) *row {
 	for _, r := range g.rows {
 		if r.name == name {

@@ -49,7 +49,7 @@ func TestClientTakesTheDialerOfItsOptions(t *testing.T) {
 
 func TestClientFailsTheTestIfThereIsNoServer(t *testing.T) {
 	t.Parallel()
-	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+	recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
 		begin := time.Now()
 		f := run(t, func(tb testing.TB) {
 			link := s.Link(tb)

@@ -45,13 +45,13 @@ func (s *Server) Dump(path string) string {
 		}
 
 		d := zkwire.Decoder{Rest: body}
-		data := d.Buffer()
-		fmt.Fprintf(&b, "%s  version %d, %d bytes", paths[i], versionIn(d.Rest), len(data))
+		data, stat := d.Buffer(), statIn(d.Rest)
+		fmt.Fprintf(&b, "%s  version %d, %d bytes", paths[i], stat.Version, len(data))
 		if len(data) > 0 {
 			fmt.Fprintf(&b, " %.100q", data)
 		}
-		if owner := ownerIn(d.Rest); owner != 0 {
-			fmt.Fprintf(&b, ", session %#x", owner)
+		if stat.EphemeralOwner != 0 {
+			fmt.Fprintf(&b, ", session %#x", stat.EphemeralOwner)
 		}
 		b.WriteByte('\n')
 	})

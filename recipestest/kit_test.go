@@ -36,33 +36,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// skipShort skips a test that waits in real time.
-func skipShort(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("waits in real time")
-	}
-}
-
 // overBoth runs a test over TCP, and in memory inside a bubble.
 func overBoth(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
 	t.Helper()
 	t.Parallel()
 	t.Run("tcp", func(t *testing.T) {
 		t.Parallel()
-		skipShort(t)
+		suite.SkipShort(t)
 		test(t, recipestest.Start(t))
 	})
 
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
-		inMemory(t, test)
+		recipestest.Bubble(t, test)
 	})
-}
-
-func inMemory(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
-	t.Helper()
-	recipestest.Bubble(t, test)
 }
 
 type silence struct{}

@@ -235,7 +235,7 @@ func TestHandshakesAndEventsAreLostOrTorn(t *testing.T) {
 
 func TestDelayAddsLatencyAndKeepsPipelining(t *testing.T) {
 	t.Parallel()
-	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+	recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
 		conn := connect(t, s, link.Dial, 10*time.Second)
 		create(t, conn, root, 0)
@@ -271,7 +271,7 @@ func TestDelayAddsLatencyAndKeepsPipelining(t *testing.T) {
 
 func TestDelayKeepsOrderWhenItShrinks(t *testing.T) {
 	t.Parallel()
-	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+	recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
 		conn := connect(t, s, link.Dial, 10*time.Second)
 		link.Delay(time.Second)

@@ -1,10 +1,13 @@
 package recipestest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
@@ -224,30 +227,14 @@ func deleteRequest(path string) []byte {
 }
 
 // parseChildren reads the answer to getChildren2: the names, and the node's Stat.
-func parseChildren(body []byte) (names []string, stat []byte) {
+func parseChildren(body []byte) (names []string, stat zk.Stat) {
 	d := zkwire.Decoder{Rest: body}
-	if names = d.Strings(); d.Bad {
-		return nil, nil
-	}
-	return names, d.Rest
+	names = d.Strings()
+	return names, statIn(d.Rest)
 }
 
-// ownerIn returns the session of an ephemeral node from its Stat, or 0 for other nodes.
-func ownerIn(stat []byte) int64 {
-	const offset = 4*8 + 3*4 // czxid, mzxid, ctime and mtime, three versions
-	if len(stat) < offset {
-		return 0
-	}
-	d := zkwire.Decoder{Rest: stat[offset:]}
-	return d.Int64()
-}
-
-// versionIn returns the version of a node's data, from its Stat.
-func versionIn(stat []byte) int32 {
-	const offset = 4 * 8 // czxid, mzxid, ctime and mtime
-	if len(stat) < offset {
-		return 0
-	}
-	d := zkwire.Decoder{Rest: stat[offset:]}
-	return d.Int32()
+// statIn returns the Stat of a node as answers have it. Without the whole of it, all fields are 0.
+func statIn(b []byte) (stat zk.Stat) {
+	_, _ = binary.Decode(b, binary.BigEndian, &stat)
+	return stat
 }

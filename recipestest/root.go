@@ -207,11 +207,7 @@ func (r *rawSession) remove(roots []string) error {
 		return err
 	}
 
-	// walk visits parents first, so delete in reverse.
-	for i, j := 0, len(deletes)-1; i < j; i, j = i+1, j-1 {
-		deletes[i], deletes[j] = deletes[j], deletes[i]
-	}
-
+	slices.Reverse(deletes) // walk visits parents first
 	var failed error
 	err := r.do(deletes, func(i int, _ []byte, err error) {
 		if err != nil && !errors.Is(err, errNoNode) {
@@ -239,7 +235,7 @@ func (r *rawSession) walk(roots []string, visit func(node)) error {
 				hidden = append(hidden, level[i])
 			case err == nil:
 				names, stat := parseChildren(body)
-				visit(node{level[i], ownerIn(stat)})
+				visit(node{level[i], stat.EphemeralOwner})
 				for _, name := range names {
 					children = append(children, strings.TrimSuffix(level[i], "/")+"/"+name)
 				}
@@ -256,7 +252,7 @@ func (r *rawSession) walk(roots []string, visit func(node)) error {
 		err = r.do(stat, func(i int, stat []byte, err error) {
 			switch {
 			case err == nil:
-				visit(node{hidden[i], ownerIn(stat)})
+				visit(node{hidden[i], statIn(stat).EphemeralOwner})
 			case errors.Is(err, errNoAuth): // so the node exists
 				visit(node{hidden[i], 0})
 			}

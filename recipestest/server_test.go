@@ -104,7 +104,7 @@ func TestRootIsRemovedWithTheTest(t *testing.T) {
 
 func TestLeftoverNodeFailsTheTest(t *testing.T) {
 	t.Parallel()
-	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+	recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
 		conn := connect(t, s, s.Dial, 10*time.Second)
 		var root string
 		begin := time.Now()
@@ -127,7 +127,7 @@ func TestLeftoverNodeFailsTheTest(t *testing.T) {
 // Nothing has kept the client from deleting its node.
 func TestLeftoverNodeOfASoundClientIsReportedSoon(t *testing.T) {
 	t.Parallel()
-	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+	recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
 		begin := time.Now()
 		f := run(t, func(tb testing.TB) {
 			root, c := s.Root(tb), s.Client(tb)
@@ -188,7 +188,7 @@ func TestTestsThatLeaveNothingBehindSucceed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inMemory(t, func(t *testing.T, s *recipestest.Server) {
+			recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
 				direct := connect(t, s, s.Dial, 10*time.Second)
 				require.Empty(t, run(t, func(tb testing.TB) { test(tb, s, direct) }).errors)
 			})
@@ -198,7 +198,7 @@ func TestTestsThatLeaveNothingBehindSucceed(t *testing.T) {
 
 func TestLeftoverNodesBelowAChrootAndWithoutPermissionAreFound(t *testing.T) {
 	t.Parallel()
-	skipShort(t)
+	suite.SkipShort(t)
 	s := recipestest.Start(t)
 	conn := connect(t, s, s.Dial, 10*time.Second)
 	create(t, conn, "/app", 0)
@@ -219,7 +219,7 @@ func TestLeftoverNodesBelowAChrootAndWithoutPermissionAreFound(t *testing.T) {
 
 func TestLeftoverNodeOfATestThatHasFailedIsOnlyLogged(t *testing.T) {
 	t.Parallel()
-	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+	recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
 		conn := connect(t, s, s.Dial, 10*time.Second)
 		begin := time.Now()
 		f := run(t, func(tb testing.TB) {
@@ -248,7 +248,7 @@ func TestFaultsAreOverBeforeTheChecks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inMemory(t, func(t *testing.T, s *recipestest.Server) {
+			recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
 				direct := connect(t, s, s.Dial, 10*time.Second)
 				begin := time.Now()
 				f := run(t, func(tb testing.TB) {
@@ -353,7 +353,7 @@ func TestSignalsLeaveNoGoroutineBehind(t *testing.T) {
 
 func TestGoroutineLeftBehindInABubbleFailsTheTest(t *testing.T) {
 	t.Parallel()
-	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+	recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
 		var ended time.Time
 		leave := make(chan struct{})
 		defer close(leave)

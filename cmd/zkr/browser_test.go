@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -145,72 +147,49 @@ func page(t *testing.T, servers string, args ...string) string {
 	return regexp.MustCompile(`http://\S+`).FindString(ui.output.String())
 }
 
-// connections relays between a browser and zkr ui, and can fall silent.
-type connections struct {
-	mutex sync.Mutex
-	all   []net.Conn
-	quiet *atomic.Bool // of those that there are
-	wait  sync.WaitGroup
+// linkTo returns a link to a page, and the address at which a browser reaches the page over it.
+func linkTo(t *testing.T, page string) (l *pageLink, address string) {
+	t.Helper()
+	target, err := url.Parse(page)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(httputil.NewSingleHostReverseProxy(target))
+	l = &pageLink{Listener: server.Listener}
+	l.silence()
+	server.Listener = l
+	server.Start()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return l, server.URL
 }
 
-// relay relays until the listener is closed.
-func (c *connections) relay(listener net.Listener, to string) error {
-	for {
-		browser, err := listener.Accept()
-		if err != nil {
-			return err
-		}
-		server, err := net.Dial("tcp", to)
-		if err != nil {
-			browser.Close()
-			return err
-		}
-
-		c.mutex.Lock()
-		if c.quiet == nil {
-			c.quiet = new(atomic.Bool)
-		}
-		quiet := c.quiet
-		c.all = append(c.all, browser, server)
-		c.mutex.Unlock()
-		// Each way has a goroutine of its own, so one silent way doesn't block the other.
-		for _, way := range [][2]net.Conn{{browser, server}, {server, browser}} {
-			c.wait.Go(func() { pass(way[0], way[1], quiet) })
-		}
-	}
+// A pageLink listens for browsers, and can let their connections die without a word.
+type pageLink struct {
+	net.Listener
+	quiet atomic.Pointer[atomic.Bool] // of the connections since the last silence
 }
 
-// pass copies what comes, or drops it, and its end, once it is to be quiet.
-func pass(from, to net.Conn, quiet *atomic.Bool) {
-	b := make([]byte, 1<<14)
-	for {
-		n, err := from.Read(b)
-		switch {
-		case quiet.Load():
-		case err != nil:
-			to.Close()
-		default:
-			to.Write(b[:n]) //nolint:errcheck // its other way ends then
-		}
-		if err != nil {
-			return
-		}
-	}
+func (l *pageLink) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return pageConn{conn, l.quiet.Load()}, err
 }
 
 // silence makes the present connections carry nothing any more. Later ones do.
-func (c *connections) silence() {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	c.quiet.Store(true)
-	c.quiet = nil
+func (l *pageLink) silence() {
+	if before := l.quiet.Swap(new(atomic.Bool)); before != nil {
+		before.Store(true)
+	}
 }
 
-func (c *connections) close() {
-	c.mutex.Lock()
-	for _, conn := range c.all {
-		conn.Close()
+type pageConn struct {
+	net.Conn
+	quiet *atomic.Bool
+}
+
+func (c pageConn) Write(b []byte) (int, error) {
+	if c.quiet.Load() {
+		return len(b), nil
 	}
-	c.mutex.Unlock()
-	c.wait.Wait()
+	return c.Conn.Write(b)
 }

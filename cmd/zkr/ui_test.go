@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -101,15 +100,9 @@ func plant(t *testing.T, s *recipestest.Server, root string, n int) {
 	t.Helper()
 	session := suite.Session(t, client(t, s))
 	suite.Ensure(t, session, root)
-	for chunk := range slices.Chunk(slices.Collect(func(yield func(int) bool) {
-		for i := range n {
-			if !yield(i) {
-				return
-			}
-		}
-	}), 100) {
+	for first := 0; first < n; first += 100 {
 		var ops []any
-		for _, i := range chunk {
+		for i := first; i < min(first+100, n); i++ {
 			path := session.Path(fmt.Sprintf("%s/%04d", root, i))
 			ops = append(ops,
 				&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)},
@@ -191,24 +184,12 @@ func TestPageSaysThatNoServerAnswers(t *testing.T) {
 func TestPageLeavesASilentConnection(t *testing.T) {
 	s := recipestest.Start(t)
 	root := s.Root(t)
-	zkrs := page(t, s.ConnectString(), root)
-	target, err := url.Parse(zkrs)
-	require.NoError(t, err)
-
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var all connections
-	done := suite.Later(func() error { return all.relay(listener, target.Host) })
-	t.Cleanup(func() {
-		listener.Close()
-		suite.Wait(t, done)
-		all.close()
-	})
-	p := openTab(t, "http://"+listener.Addr().String())
+	link, address := linkTo(t, page(t, s.ConnectString(), root))
+	p := openTab(t, address)
 	p.live()
 
 	// The browser sees no end of its connection, only silence.
-	all.silence()
+	link.silence()
 	suite.Must(t, lock.New(client(t, s), root+"/lock").Lock)
 	p.await(`%s`, row(root+"/lock"))
 }

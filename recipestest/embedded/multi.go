@@ -113,7 +113,7 @@ func decodeCreateInMulti(op zkwire.Op, d *decoder) (r createRequest, fits bool) 
 }
 
 // multiRead executes several reads. Each of them fails or succeeds by itself.
-func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
+func (s *Server) multiRead(c *conn, d *decoder, b []byte) []byte {
 	type read struct {
 		op   zkwire.Op
 		path string
@@ -131,7 +131,7 @@ func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) 
 
 	// answerRead turns this into an error.
 	if d.Bad {
-		return b, zkwire.CodeOK
+		return b
 	}
 
 	for _, r := range reads {
@@ -153,7 +153,7 @@ func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) 
 			b = appendFailure(b[:start], result)
 		}
 	}
-	return appendMultiEnd(b), zkwire.CodeOK
+	return appendMultiEnd(b)
 }
 
 // operations yields the opcode of each part of a multi request. The loop body must read the rest of

@@ -39,14 +39,14 @@ func validRune(r rune) bool {
 	return r != utf8.RuneError
 }
 
-// splitPath returns the parent's path and the last name. ok is false if path has no slash or has a
-// zero byte. The parent of a top-level node is the empty path, another name of the root.
-func splitPath(path string) (parent, name string, ok bool) {
+// parentOf returns the parent's path. ok is false if path has no slash or has a zero byte. The
+// parent of a top-level node is the empty path, another name of the root.
+func parentOf(path string) (parent string, ok bool) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || strings.IndexByte(path, 0) >= 0 {
-		return "", "", false
+		return "", false
 	}
-	return path[:i], path[i+1:], true
+	return path[:i], true
 }
 
 // systemPath reports whether path is a node that clients may not delete.

@@ -98,7 +98,7 @@ func (s *Server) refuseEagerly(c *conn, op zkwire.Op, d decoder) zkwire.Code {
 	}
 
 	path := d.String()
-	parent, _, ok := splitPath(path)
+	parent, ok := parentOf(path)
 	ok = ok && !systemPath(path)
 	var perms int32
 	var list []acl
@@ -441,7 +441,7 @@ func (s *Server) read(c *conn, op zkwire.Op, d *decoder, b []byte) (_ []byte, re
 		}
 
 	case zkwire.OpMultiRead:
-		b, result = s.multiRead(c, d, b)
+		b = s.multiRead(c, d, b)
 
 	case zkwire.OpSetWatches, zkwire.OpSetWatches2:
 		s.setWatches(c, op, d)

@@ -254,7 +254,7 @@ func (v *view) prepareCreate(r createRequest) (change, zkwire.Code) {
 		return change{}, zkwire.CodeBadArguments
 	}
 
-	parentPath, _, ok := splitPath(r.path)
+	parentPath, ok := parentOf(r.path)
 	if !ok {
 		return change{}, zkwire.CodeBadArguments
 	}
@@ -314,7 +314,7 @@ func (v *view) prepareCreate(r createRequest) (change, zkwire.Code) {
 }
 
 func (v *view) prepareDelete(path string, version int32) (change, zkwire.Code) {
-	parentPath, _, ok := splitPath(path)
+	parentPath, ok := parentOf(path)
 	if !ok || systemPath(path) {
 		return change{}, zkwire.CodeBadArguments
 	}
@@ -442,7 +442,7 @@ func (t *tree) apply(ch change, now int64) stat {
 }
 
 func (t *tree) create(ch change, now int64) stat {
-	parentPath, _, _ := splitPath(ch.path)
+	parentPath, _ := parentOf(ch.path)
 	parent := t.nodes[parentPath]
 
 	// The counter never decreases, not even by overflow. At its end, both the counter and the
@@ -526,7 +526,7 @@ func (t *tree) quotaOf(path string) string {
 		return "" // the usual case, at no cost
 	}
 	for path != "" && t.nodes[quotaRoot+path+quotaLimits] == nil {
-		path, _, _ = splitPath(path)
+		path, _ = parentOf(path)
 	}
 	return path
 }

@@ -436,7 +436,7 @@ var errSecond = errors.New("no session to resume")
 
 // resumeAgain moves the session to a second connection for d (a delayed handshake would do the
 // same).
-func (c *Client) resumeAgain(ctx context.Context, d time.Duration) error {
+func (c *Client) resumeAgain(d time.Duration) error {
 	c.mu.Lock()
 	resume := c.resume
 	c.mu.Unlock()

@@ -19,7 +19,7 @@ func TestSimElection(t *testing.T) {
 		led := w.Exclusive("the leadership")
 		w.Processes(2+w.Rand.IntN(3), func(c *sim.Client) {
 			e := election.New(c.Client, w.Path)
-			c.Go(func(ctx context.Context) error { return campaign(ctx, w, c, e, led) })
+			c.Go(func(ctx context.Context) error { return campaign(ctx, c, e, led) })
 		})
 
 		newest := int64(0)
@@ -51,7 +51,7 @@ func TestSimElection(t *testing.T) {
 var errLeft = errors.New("that was the last term")
 
 // campaign leads for some terms.
-func campaign(ctx context.Context, w *sim.World, c *sim.Client, e *election.Election, led *sim.Exclusive) error {
+func campaign(ctx context.Context, c *sim.Client, e *election.Election, led *sim.Exclusive) error {
 	terms := 1 + c.Rand.IntN(4)
 	called := time.Now()
 	var turn *sim.Turn

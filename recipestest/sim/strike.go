@@ -211,7 +211,7 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 	case Death:
 		return w.die(c, f.pick%2 == 0, f.Lasts)
 	case Resume:
-		return text(c.resumeAgain(ctx, f.Lasts))
+		return text(c.resumeAgain(f.Lasts))
 	case Expiry:
 		return w.expire(c.sessionID())
 	}

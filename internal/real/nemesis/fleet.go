@@ -43,14 +43,14 @@ type fleet struct {
 }
 
 // start starts a process, or its next life.
-func (f *fleet) start(config workerConfig, number int) (*process, error) {
+func (f *fleet) start(config workerConfig, number int) error {
 	var err error
 	if config.Connect, err = f.on.Connect(number); err != nil {
-		return nil, err
+		return err
 	}
 	text, err := json.Marshal(config)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	p := &process{config: config, number: number, ended: make(chan struct{}), done: make(chan line, 100)}
@@ -58,15 +58,15 @@ func (f *fleet) start(config workerConfig, number int) (*process, error) {
 	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
 	p.cmd.Stderr = &p.stderr
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
+		return err
 	}
 
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 
 	go f.read(p, out)
@@ -82,7 +82,7 @@ func (f *fleet) start(config workerConfig, number int) (*process, error) {
 		fmt.Fprintln(p.stdin, f.command)
 	}
 
-	return p, nil
+	return nil
 }
 
 // read reads a process's output until it ends.
@@ -127,8 +127,7 @@ func (f *fleet) kill(p *process) {
 func (f *fleet) restart(p *process) error {
 	next := p.config
 	next.Life++
-	_, err := f.start(next, p.number)
-	return err
+	return f.start(next, p.number)
 }
 
 func (f *fleet) all() []*process {

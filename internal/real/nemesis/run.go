@@ -80,7 +80,7 @@ func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 			config := workerConfig{
 				Recipe: name, Client: client, Clients: p.Clients, Path: path, Store: socket, Timeout: p.Timeout, Base: r.base,
 			}
-			if _, err := r.fleet.start(config, len(r.fleet.processes)); err != nil {
+			if err := r.fleet.start(config, len(r.fleet.processes)); err != nil {
 				return r, err
 			}
 		}

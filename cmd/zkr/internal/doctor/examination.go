@@ -2,9 +2,9 @@ package doctor
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
@@ -151,8 +152,7 @@ func counting(dial zk.Dialer, requests *atomic.Int64) zk.Dialer {
 	}
 }
 
-// A counted is a connection of a client that writes one request after another. Each request begins
-// with its length.
+// A counted is a connection of a client that writes one request after another.
 type counted struct {
 	net.Conn
 	requests *atomic.Int64
@@ -160,17 +160,11 @@ type counted struct {
 }
 
 func (c *counted) Write(b []byte) (int, error) {
-	c.pending = append(c.pending, b...)
-	for len(c.pending) >= 4 {
-		size := 4 + int(binary.BigEndian.Uint32(c.pending))
-		if len(c.pending) < size {
-			break
-		}
-
-		c.pending = c.pending[size:]
+	frame, rest, _ := zkwire.CutFrame(append(c.pending, b...), math.MaxInt32)
+	for ; frame != nil; frame, rest, _ = zkwire.CutFrame(rest, math.MaxInt32) {
 		c.requests.Add(1)
 	}
-
+	c.pending = rest
 	return c.Conn.Write(b)
 }
 
