@@ -359,7 +359,7 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 		}
 
 		c.ahead = append(c.ahead, claims...)
-		c.window.won(entries[n-1].found)
+		c.window.latest = entries[n-1].found.Sequence
 		c.keep(entries[n:])
 		return nil
 	}
@@ -391,7 +391,7 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 	// Another consumer was faster.
 	case missing, errors.Is(err, zk.ErrBadVersion):
 		c.report(protocol.EventCollided, 1, err)
-		c.window.lost(n, n)
+		c.lost()
 	// Entries of other libraries can have children, and can't be deleted then.
 	case errors.Is(err, zk.ErrNotEmpty):
 		c.setAside(path.Base(ops[failed].(*zk.DeleteRequest).Path), err)

@@ -42,9 +42,10 @@ type consumer struct {
 	size    int // of the next block, for takers
 
 	window window
-	begun  []*readAhead // entries of the next block, which are being read
-	empty  bool         // the latest listing was empty
-	spot   spot         // the place in the line of waiting consumers
+	begun  []*readAhead          // entries of the next block, which are being read
+	known  map[string]*readAhead // begun before the latest listing, by node
+	empty  bool                  // the latest listing was empty
+	spot   spot                  // the place in the line of waiting consumers
 
 	mu         sync.Mutex       // protects the fields below
 	aside      map[string]error // entries that could not be delivered, and why
@@ -58,7 +59,7 @@ const (
 )
 
 func newConsumer(s *site) *consumer {
-	c := &consumer{settler: newSettler(s), size: 1, aside: make(map[string]error)}
+	c := &consumer{settler: newSettler(s), size: 1, aside: make(map[string]error), known: make(map[string]*readAhead)}
 	c.presence, c.returner.site = presence{site: s, dir: consumersNode}, s
 	c.spot = spot{session: s.session, dir: s.path + waitingNode, kind: "wait-"}
 	c.requests = batch.New(s, s.limits(), c.serve, func(_ *removal, cause error) error { return cause })

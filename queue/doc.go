@@ -42,7 +42,7 @@
 //     store that compares [Item.Token] keep out the former consumer's writes.
 //   - IDs do not change (except for dead letters).
 //   - Order: exact with a single consuming session. Entries of a producer have the order of its
-//     calls. Racing sessions can take an entry before some dozens of older entries.
+//     calls. If sessions race, an entry can be overtaken for some tenths of a second.
 //   - Fairness: sessions with the same number of consuming goroutines get between half and twice an
 //     equal share.
 //   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone.

@@ -21,7 +21,13 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 	}
 
 	c.check()
-	for listed, asked := false, false; ; {
+	c.window.current = false
+	for asked := false; ; {
+		if c.window.unshared {
+			if err := c.share(life); err != nil {
+				return nil, err
+			}
+		}
 		block := append(c.begun, c.begin(life, c.window.take(n-len(c.begun)))...)
 		c.begun = block[min(n, len(block)):]
 		block = block[:len(block)-len(c.begun)]
@@ -30,13 +36,12 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 			switch {
 			// A waiting call is content with a listing. A call that doesn't wait must ask the
 			// leader, until there is nothing.
-			case listed && !atOnce, asked && c.empty:
+			case c.window.current && !atOnce, asked && c.empty:
 				return nil, nil
-			case atOnce && (listed || c.empty):
+			case atOnce && (c.window.current || c.empty):
 				look, asked = c.lookCloser, true
 			}
 
-			listed = true
 			if err := look(life); err != nil {
 				return nil, err
 			}
@@ -48,10 +53,8 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 			return nil, err
 		}
 
-		// If nobody competes, the next entries will still be there, so we read them ahead.
-		if c.window.distance == 0 {
-			c.begun = append(c.begun, c.begin(life, c.window.take(len(block)-len(c.begun)))...)
-		}
+		// The next entries will probably still be there, so we read them ahead.
+		c.begun = append(c.begun, c.begin(life, c.window.take(len(block)-len(c.begun)))...)
 
 		if len(entries) > 0 {
 			return entries, nil
@@ -70,6 +73,11 @@ type readAhead struct {
 // begin begins to read entries.
 func (c *consumer) begin(life context.Context, block []found) (all []*readAhead) {
 	for _, f := range block {
+		if r := c.known[f.node]; r != nil {
+			delete(c.known, f.node)
+			all = append(all, r)
+			continue
+		}
 		r := &readAhead{found: f, done: make(chan struct{})}
 		read := func(life context.Context, work *recipe.Session) {
 			defer close(r.done)
@@ -113,7 +121,7 @@ func (c *consumer) await(block []*readAhead) (there []*reading, err error) {
 	}
 
 	if gone > 0 {
-		c.window.lost(gone, len(block))
+		c.lost()
 	}
 
 	return there, nil
@@ -131,7 +139,23 @@ func (c *consumer) check() {
 }
 
 // relist drops the listing so that the next find lists the queue.
-func (c *consumer) relist() { c.window.entries, c.begun = nil, nil }
+func (c *consumer) relist() {
+	clear(c.known)
+	if c.window.races() {
+		c.shelve()
+	}
+	c.window.entries, c.window.current, c.begun = nil, false, nil
+}
+
+// shelve keeps what is read ahead for when its entry's turn comes (unless the entry isn't listed
+// any more).
+func (c *consumer) shelve() {
+	for _, r := range c.begun {
+		c.known[r.found.node] = r
+		c.window.entries = append(c.window.entries, r.found)
+	}
+	c.begun = nil
+}
 
 // list lists the queue.
 func (c *consumer) list(life context.Context) error {
@@ -151,10 +175,29 @@ func (c *consumer) lookCloser(life context.Context) error {
 	if err := c.returner.look(life); err != nil {
 		return err
 	}
-	distance := c.window.distance
-	c.window.distance = 0
-	defer func() { c.window.distance = distance }()
+	c.window.raced = time.Time{}
 	return c.list(life)
+}
+
+// lost notes that others were faster. If the race is new, or others have come or gone since, the
+// entries are shared anew.
+func (c *consumer) lost() {
+	w := &c.window
+	if !w.races() && len(c.returner.present) > 1 || c.returner.outdated() {
+		w.unshared, c.returner.looked = true, time.Time{}
+	}
+	w.raced, w.skipped = time.Now(), true
+}
+
+// share shares the entries with the other consumers.
+func (c *consumer) share(life context.Context) error {
+	if err := c.returner.glance(life); err != nil {
+		return err
+	}
+	c.shelve()
+	slices.SortFunc(c.window.entries, inOrder)
+	c.window.share(slices.Index(c.returner.present, c.presence.name), len(c.returner.present))
+	return nil
 }
 
 // takeOver makes a listing the window (without entries that are set aside).
@@ -165,13 +208,13 @@ func (c *consumer) takeOver(children []string, took time.Duration) {
 		clear(c.aside)
 	}
 
-	c.begun = nil
-	c.window.fill(slices.DeleteFunc(c.entries(children), func(f found) bool { return c.aside[f.Node] != nil }), took)
+	entries := slices.DeleteFunc(c.entries(children), func(f found) bool { return c.aside[f.Node] != nil })
+	c.window.fill(entries, took)
 	if len(c.aside) > 0 {
 		c.window.next = c.asideUntil
 	}
 
-	c.empty = len(c.window.entries) == 0
+	c.empty = len(entries) == 0
 }
 
 const asideFor = time.Minute
@@ -200,52 +243,70 @@ func (c *consumer) nothing() error {
 	return ErrEmpty
 }
 
-// A window is the rest of a consumer's latest listing. Consumers of several sessions compete. If
-// others were faster, a consumer goes further back in its listing. Until its next listing it leaves
-// the entries that it skips to the others. When it wins, it comes forward again.
+// A window is the rest of a consumer's latest listing, in the order in which the consumer tries the
+// entries. If consumers race, each of them begins with other entries, so that they seldom meet.
 type window struct {
-	entries  []found
-	listed   time.Time
-	took     time.Duration // how long the listing took
-	skipped  bool          // some entries were left to others
-	begins   bool          // nothing was taken yet
-	next     time.Time     // when entries that were set aside are tried again
-	latest   int32         // number of the last entry that we claimed
-	distance int           // how many entries we skip between two blocks
-	lucky    int           // number of blocks in a row that we won
-	unlucky  time.Time     // when others were last faster
+	entries        []found
+	listed         time.Time
+	took           time.Duration // how long the listing took
+	current        bool          // listed in this call of find
+	raced          time.Time     // when others were last faster
+	unshared       bool          // in a race that is new, or has new consumers
+	skipped        bool          // some entries were left to others
+	next           time.Time     // when entries that were set aside are tried again
+	before, behind int32         // latest, as of this listing and the one before
+	latest         int32         // number of the last entry that we claimed
 }
 
 const (
-	mostDistance = 16                     // in blocks
-	freshFor     = 100 * time.Millisecond // age limit of a listing if others compete, or with priorities
-	staleAfter   = 250 * time.Millisecond // age limit of any other listing, because entries can have come back
+	raceLasts  = time.Second            // after others were faster
+	freshFor   = 100 * time.Millisecond // age limit of a listing if others compete, or with priorities
+	staleAfter = 250 * time.Millisecond // age limit of any other listing, because entries can have come back
 )
+
+func (w *window) races() bool { return time.Since(w.raced) < raceLasts }
 
 // fill makes a listing the window (without entries that are set aside).
 func (w *window) fill(entries []found, took time.Duration) {
-	now := time.Now()
-	w.entries, w.listed, w.took = entries, now, took
-	w.begins, w.skipped, w.next = true, false, time.Time{}
-	// The others have become slow, so we come forward.
-	if now.Sub(w.unlucky) > max(freshFor, 10*took) {
-		w.distance /= 4
-	}
-
-	// An older entry was skipped or has come back. It comes first.
-	if len(w.entries) == 0 || w.entries[0].Sequence < w.latest {
-		return
-	}
-
-	// The others have the same listing, so each begins somewhere else.
-	if w.distance > 0 {
-		w.drop(rand.IntN(min(w.distance, len(w.entries))))
-	}
+	w.entries, w.listed, w.took, w.current, w.next = entries, time.Now(), took, true, time.Time{}
+	w.unshared, w.skipped = w.races(), false
+	w.behind, w.before = w.before, w.latest
 }
 
-// drop leaves the first n entries to others.
-func (w *window) drop(n int) {
-	w.entries, w.skipped = w.entries[n:], w.skipped || n > 0
+// share puts the entries first that are for the consumer with this rank among n, or at random if
+// that is unknown (or the others are of another library).
+func (w *window) share(rank, n int) {
+	w.unshared, w.skipped = false, true
+	if len(w.entries) == 0 {
+		return
+	}
+	if rank < 0 || n < 2 {
+		w.entries = w.entries[rand.IntN(min(2*mostAhead, len(w.entries))):]
+		w.raced = time.Time{}
+		return
+	}
+	// Entries that others have left since an earlier listing come first. If there are many, we begin
+	// at a random place, so that we seldom meet.
+	older := slices.IndexFunc(w.entries, func(f found) bool { return f.Sequence >= w.behind })
+	if older < 0 {
+		older = len(w.entries)
+	}
+	if older > n*mostAhead {
+		skip := rand.IntN(4) * older / 4
+		w.entries, older = w.entries[skip:], older-skip
+	}
+	turns := make([][]found, n+2)
+	for i, f := range w.entries {
+		turn := 1 + (int(uint32(f.Sequence))+rank)%n
+		switch {
+		case i < older:
+			turn = 0
+		case f.Priority != w.entries[0].Priority:
+			turn = n + 1
+		}
+		turns[turn] = append(turns[turn], f)
+	}
+	w.entries = slices.Concat(turns...)
 }
 
 // older reports whether the listing is too old, compared with the time that a listing takes.
@@ -253,40 +314,9 @@ func (w *window) older(than time.Duration) bool {
 	return time.Since(w.listed) > max(than, 10*w.took) || !w.next.IsZero() && !time.Now().Before(w.next)
 }
 
-// take takes the next n entries. It leaves the entries that it skips to others.
+// take takes the next n entries.
 func (w *window) take(n int) []found {
-	if n <= 0 {
-		return nil
-	}
-
-	skip := w.distance
-	if w.begins {
-		skip, w.begins = 0, false
-	}
-
-	if len(w.entries) < skip+n {
-		skip = rand.IntN(max(1, min(skip, len(w.entries)-n)+1))
-	}
-
-	w.drop(min(skip, len(w.entries)))
-	block := w.entries[:min(n, len(w.entries))]
+	block := w.entries[:max(0, min(n, len(w.entries)))]
 	w.entries = w.entries[len(block):]
 	return block
-}
-
-// lost notes that others were faster with some of n entries.
-func (w *window) lost(some, n int) {
-	w.distance, w.lucky, w.skipped, w.unlucky = w.distance+some, 0, true, time.Now()
-	if some == n {
-		w.distance *= 2
-	}
-	w.distance = min(w.distance, mostDistance*n)
-}
-
-// won notes that we got a block, up to the entry last.
-func (w *window) won(last found) {
-	w.latest = last.Sequence
-	if w.lucky++; w.lucky >= 8 {
-		w.distance, w.lucky = w.distance*3/4, 0
-	}
 }

@@ -87,3 +87,39 @@ func TestHeldItemsCostNoRequests(t *testing.T) {
 		require.Less(t, (link.Count(recipestest.OpAny)-before)/n, 20)
 	})
 }
+
+// Consumers that race seldom meet at an entry, and leave none for long.
+func TestConsumersThatRaceSeldomMeet(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const sessions, each = 8, 60
+		fill(t, b.queue(), 2*sessions*each)
+		var links []*recipestest.Link
+		var wait suite.Group
+		for i := range sessions {
+			link, q := b.linked()
+			link.Delay(time.Millisecond + time.Duration(i)*20*time.Microsecond)
+			links = append(links, link)
+			wait.Go(func() error {
+				for range each {
+					it, err := q.Reserve(t.Context())
+					if err != nil {
+						return err
+					}
+					if err := it.Ack(t.Context()); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		require.NoError(t, wait.Wait())
+
+		transactions, reads := 0, 0
+		for _, l := range links {
+			transactions += l.Count(recipestest.OpMulti)
+			reads += l.Count(recipestest.OpGetData)
+		}
+		require.Less(t, transactions, sessions*each*9/4, "two each would do")
+		require.Less(t, reads, sessions*each*3/2, "one each would do")
+	})
+}

@@ -19,10 +19,11 @@ import (
 // latest look. Only the goroutine of a consumer uses it.
 type returner struct {
 	*site
-	seen   []*recipe.Watch // on the directories that the latest look read; nil if that look failed
-	looked time.Time
-	next   time.Time // when something will have to be put back, even without a change; zero if never
-	said   bool      // that some entries can't be put back
+	seen    []*recipe.Watch // on the directories that the latest look read; nil if that look failed
+	looked  time.Time
+	present []string  // the consumers that lived then, in order
+	next    time.Time // when something will have to be put back, even without a change; zero if never
+	said    bool      // that some entries can't be put back
 }
 
 const retryAfter = time.Second
@@ -41,7 +42,7 @@ func (r *returner) due() bool { return !r.next.IsZero() && !time.Now().Before(r.
 // watch returns watches that fire when something may have to be put back. when is the time when
 // something will have to be put back anyway: now if a watch has fired, or zero.
 func (r *returner) watch() (seen []*recipe.Watch, when time.Time) {
-	if slices.ContainsFunc(r.seen, hasChanged) || r.seen == nil && r.next.IsZero() {
+	if r.outdated() || r.seen == nil && r.next.IsZero() {
 		return nil, time.Now()
 	}
 	for _, w := range r.seen {
@@ -50,6 +51,8 @@ func (r *returner) watch() (seen []*recipe.Watch, when time.Time) {
 	}
 	return seen, r.next
 }
+
+func (r *returner) outdated() bool { return slices.ContainsFunc(r.seen, hasChanged) }
 
 func hasChanged(w *recipe.Watch) bool {
 	select {
@@ -121,7 +124,7 @@ func (r *returner) list(life context.Context, node string) ([]string, error) {
 // search returns the entries that have to go back now, and the directories that nobody needs after
 // that. It reads no further than the first entry whose delay has not passed.
 func (r *returner) search(life context.Context) (entries []found, dirs []string, err error) {
-	present, err := r.list(life, consumersNode)
+	r.present, err = r.list(life, consumersNode)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -130,7 +133,7 @@ func (r *returner) search(life context.Context) (entries []found, dirs []string,
 		return nil, nil, err
 	}
 	for _, owner := range owners {
-		if slices.Contains(present, owner) {
+		if slices.Contains(r.present, owner) {
 			continue
 		}
 		// The consumer may have come after the listing.
