@@ -158,6 +158,21 @@ func TestResignToOverTooManyCandidatesChangesNothing(t *testing.T) {
 	})
 }
 
+func TestLeaderIsNoOlderThanTheCall(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, follower := srv.Root(t)+"/e", srv.Link(t), srv.Embedded().Follower()
+		link.Move(follower)
+		e := election.New(link.Client(t), path)
+		_, err := e.Leader(t.Context())
+		require.ErrorIs(t, err, election.ErrNoLeader)
+		follower.Lag(time.Second)
+		term := campaign(t, srv.Client(t), path, "leader")
+		_, err = e.Leader(t.Context())
+		require.NoError(t, err)
+		resign(t, term)
+	})
+}
+
 // The server refuses to pass anybody over. The term has ended, so its node goes all the same.
 func TestResignToThatIsRefusedResigns(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -167,6 +182,9 @@ func TestResignToThatIsRefusedResigns(t *testing.T) {
 		line := suite.Await(t, 2, election.New(srv.Client(t), path).Candidates)
 		link.Fail(recipestest.OpMulti, "", int32(zkwire.CodeNoAuth), 2)
 		require.ErrorIs(t, leader.ResignTo(t.Context(), line[1].Node), zk.ErrNoAuth)
+		link.Cut() // nothing is asked about a term that has ended
+		require.ErrorIs(t, leader.ResignTo(suite.Within(t, time.Second), line[1].Node), protocol.ErrReleased)
+		link.Heal()
 		resign(t, suite.Wait(t, won))
 	})
 }

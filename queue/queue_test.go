@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -125,25 +124,6 @@ func TestBadInput(t *testing.T) {
 	root := srv.Root(t)
 	before := link.Count(recipestest.OpAny)
 	good := queue.New(c, root+"/q")
-	for name, q := range map[string]*queue.Queue{
-		"nil client":   queue.New(nil, root+"/q"),
-		"empty path":   queue.New(c, ""),
-		"root":         queue.New(c, "/"),
-		"bad length":   queue.New(c, root+"/q", queue.WithMaxLength(0)),
-		"no letters":   queue.New(c, root+"/q", queue.WithDeadLetter(nil, 1)),
-		"own letters":  queue.New(c, root+"/q", queue.WithDeadLetter(good, 1)),
-		"no attempts":  queue.New(c, root+"/q", queue.WithDeadLetter(queue.New(c, root+"/d"), 0)),
-		"dead of nil":  queue.New(c, root+"/q", queue.WithDeadLetter(queue.New(nil, root+"/d"), 1)),
-		"dead nowhere": queue.New(c, root+"/q", queue.WithDeadLetter(queue.New(c, "d/"), 1)),
-		"bad in a bad": queue.New(c, root+"/q", queue.WithDeadLetter(queue.New(c, root+"/d", queue.WithMaxLength(-1)), 1)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, verb := range verbs(q) {
-				require.Error(t, verb(t.Context()))
-			}
-		})
-	}
-
 	_, err := good.PollN(t.Context(), 0)
 	require.Error(t, err)
 	_, err = good.Offer(t.Context(), make([]byte, recipe.MaxData))
@@ -162,51 +142,6 @@ func TestBadInput(t *testing.T) {
 	_, err = good.OfferAll(t.Context(), make([][]byte, 5000))
 	require.NoError(t, err)
 	require.Len(t, drain(t, patient(t), good), 5001)
-}
-
-// verbs are all methods of a queue that do I/O.
-func verbs(q *queue.Queue) map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{
-		"Offer":      func(ctx context.Context) error { _, err := q.Offer(ctx, nil); return err },
-		"OfferAll":   func(ctx context.Context) error { _, err := q.OfferAll(ctx, numbered(0, 2)); return err },
-		"OfferAfter": func(ctx context.Context) error { _, err := q.OfferAfter(ctx, 0, nil); return err },
-		"OfferKey":   func(ctx context.Context) error { _, err := q.OfferKey(ctx, "k", nil); return err },
-		"OfferWait":  func(ctx context.Context) error { _, err := q.OfferWait(ctx, nil); return err },
-		"Take":       func(ctx context.Context) error { _, err := q.Take(ctx); return err },
-		"Poll":       func(ctx context.Context) error { _, err := q.Poll(ctx); return err },
-		"PollN":      func(ctx context.Context) error { _, err := q.PollN(ctx, 2); return err },
-		"Peek":       func(ctx context.Context) error { _, err := q.Peek(ctx); return err },
-		"Len":        func(ctx context.Context) error { _, err := q.Len(ctx); return err },
-		"Reserve":    func(ctx context.Context) error { _, err := q.Reserve(ctx); return err },
-		"TryReserve": func(ctx context.Context) error { _, err := q.TryReserve(ctx); return err },
-		"Items": func(ctx context.Context) error {
-			for _, err := range q.Items(ctx) {
-				return err
-			}
-			return nil
-		},
-		"List": func(ctx context.Context) error {
-			for _, err := range q.List(ctx) {
-				return err
-			}
-			return nil
-		},
-		"Remove":  func(ctx context.Context) error { return q.Remove(ctx, "qn-0000000000") },
-		"Free":    func(ctx context.Context) error { return q.Free(ctx, "qn-0000000000") },
-		"Drained": q.Drained,
-	}
-}
-
-func TestAfterClose(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	c := srv.Client(t)
-	q := queue.New(c, srv.Root(t)+"/q")
-	offer(t, q, "a")
-	suite.Close(t, c)
-	for name, verb := range verbs(q) {
-		require.ErrorIs(t, verb(t.Context()), protocol.ErrClosed, name)
-	}
 }
 
 // Entries of the Java DistributedQueue are read, and it finds ours.

@@ -132,7 +132,7 @@ func (v verb) try(t *testing.T, f func([]reflect.Value) []reflect.Value) (err er
 	return err
 }
 
-// Bad arguments are refused by all verbs alike, before anything is sent or reported. (A law says so
+// Bad arguments and a closed client are refused by all verbs alike, before anything is sent or reported. (A law says so
 // of nil contexts.)
 func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
 	suite.Bubble(t, refuseBadArguments)
@@ -140,8 +140,9 @@ func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
 
 func refuseBadArguments(t *testing.T, srv *recipestest.Server) {
 	link, root, events := srv.Link(t), srv.Root(t), make(told, 1000)
-	c := link.Client(t, protocol.WithObserver(events))
+	c, closed := link.Client(t, protocol.WithObserver(events)), link.Client(t)
 	suite.Session(t, c)
+	suite.Close(t, closed)
 	before := link.Count(recipestest.OpAny)
 	for _, s := range subjects {
 		for _, v := range verbsOf(s.make(c, root+"/x"), s.text) {
@@ -172,11 +173,32 @@ func refuseBadArguments(t *testing.T, srv *recipestest.Server) {
 				assert.ErrorContains(t, v.try(t, neverCalled), "nil client", v.name)
 			}
 		}
+		for _, v := range verbsOf(s.make(closed, root+"/x"), s.text) {
+			if v.name != "queue.Queue.Redrive" { // it would need another queue
+				assert.ErrorIs(t, v.try(t, neverCalled), protocol.ErrClosed, v.name)
+			}
+		}
 		zero := reflect.New(reflect.TypeOf(s.make(c, "/x")).Elem()).Interface()
 		for _, v := range verbsOf(zero, s.text) {
 			err := v.try(t, neverCalled)
 			assert.Error(t, err, v.name)
 			assert.NotContains(t, fmt.Sprint(err), "panics")
+		}
+	}
+	letters := func(c *protocol.Client, path string, attempts int, opts ...queue.Option) queue.Option {
+		return queue.WithDeadLetter(queue.New(c, path, opts...), attempts)
+	}
+	for name, option := range map[string]queue.Option{
+		"bad length":   queue.WithMaxLength(0),
+		"no letters":   queue.WithDeadLetter(nil, 1),
+		"own letters":  letters(c, "/q", 1),
+		"no attempts":  letters(c, "/d", 0),
+		"dead of nil":  letters(nil, "/d", 1),
+		"dead nowhere": letters(c, "d/", 1),
+		"bad in a bad": letters(c, "/d", 1, queue.WithMaxLength(-1)),
+	} {
+		for _, v := range verbsOf(queue.New(c, "/q", option), "entry-100-0000000000") {
+			assert.Error(t, v.try(t, neverCalled), "%s with %s", v.name, name)
 		}
 	}
 	synctest.Wait()

@@ -141,11 +141,12 @@ func (u *suite) try(m mutation, known string) (by string, passed int, err error)
 	if name, dir, found := strings.Cut(known, " of "); found {
 		w := u.witness(dir)
 		if w.build() == nil { // that package may have been removed
-			fails := func(t *test, flags ...string) bool {
-				return w.run([]*test{t}, 5*time.Minute, m.active(), false, flags...) != nil
+			fails := func(t *test, wait time.Duration, flags ...string) bool {
+				return w.run([]*test{t}, wait, m.active(), false, flags...) != nil
 			}
 			cells := fmt.Sprintf(`-laws.verb=^%s\.`, path.Base(m.dir))
-			if t := w.tests[name]; t != nil && (fails(t) || dir == "internal/suite/laws" && fails(t, cells)) {
+			if t := w.tests[name]; t != nil && (fails(t, 2*time.Minute) ||
+				dir == "internal/suite/laws" && fails(t, 10*time.Minute, cells)) {
 				return known, 0, nil
 			}
 		}
