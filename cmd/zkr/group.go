@@ -16,11 +16,7 @@ func newGroupMembersCommand(a *app) *cobra.Command {
 	cmd := a.verb("members PATH", "Show the members of a group", func(ctx context.Context, c *protocol.Client, args []string) error {
 		g := group.New(c, args[0])
 		if !a.watch {
-			peers, err := g.Members(ctx)
-			if err != nil {
-				return err
-			}
-			return a.printMembers(peers)
+			return show(ctx, g.Members, a.printMembers)
 		}
 
 		// Lists of members are separated by an empty line, but JSON is not.

@@ -17,21 +17,13 @@ import (
 func newQueueCommand(a *app) *cobra.Command {
 	length := a.queueVerb("len PATH", "Print how many elements a queue has, reserved and delayed ones included",
 		func(ctx context.Context, q *queue.Queue, _ []string) error {
-			n, err := q.Len(ctx)
-			if err != nil {
-				return err
-			}
-			return a.print(fmt.Sprint(n), map[string]int{"length": n})
+			return show(ctx, q.Len, func(n int) error { return a.print(fmt.Sprint(n), map[string]int{"length": n}) })
 		})
 
 	var raw bool
 	peek := a.queueVerb("peek PATH", "Print the next element of a queue, and leave it there",
 		func(ctx context.Context, q *queue.Queue, _ []string) error {
-			data, err := q.Peek(ctx)
-			if err != nil {
-				return err
-			}
-			return a.printElement(element{data: data}, raw, "")
+			return show(ctx, q.Peek, func(data []byte) error { return a.printElement(element{data: data}, raw, "") })
 		})
 	addRaw(peek, &raw)
 

@@ -19,12 +19,7 @@ import (
 func newValueCommand(a *app) *cobra.Command {
 	var raw bool
 	get := a.valueVerb("get PATH", "Print a value", func(ctx context.Context, v *value.Value, _ []string) error {
-		state, err := v.Get(ctx)
-		if err != nil {
-			return err
-		}
-
-		return a.printState(state, raw)
+		return show(ctx, v.Get, func(state value.State) error { return a.printState(state, raw) })
 	})
 	addRaw(get, &raw)
 	update := a.valueVerb("update PATH"+withCommand, "Replace a value by what a command makes of it", a.updateValue)

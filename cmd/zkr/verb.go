@@ -137,13 +137,21 @@ func either[T any](a *app, try bool, yes, no T) T {
 	return no
 }
 
+// show prints what get returns.
+func show[T any](ctx context.Context, get func(context.Context) (T, error), print func(T) error) error {
+	v, err := get(ctx)
+	if err != nil {
+		return err
+	}
+	return print(v)
+}
+
 // number parses a number. It returns 0 for other text.
 func number(text string) int {
-	n, err := strconv.Atoi(text)
-	if err != nil { // also for a number that is too large
-		return 0
+	if n, err := strconv.Atoi(text); err == nil {
+		return n
 	}
-	return n
+	return 0 // also for a number that is too large
 }
 
 // untilInterrupted returns a context that ends when the user ends zkr (by a key or a signal). So
