@@ -59,7 +59,7 @@ func TestContendersSayWhereTheyRun(t *testing.T) {
 			require.Equal(t, os.Getpid(), p.PID, name)
 			require.NotEmpty(t, p.Program, name)
 		}
-		for _, given := range []string{"pod-7", ""} {
+		for _, given := range []string{strings.Repeat("x", 1024), ""} {
 			for name, data := range ownData(t, c.With(protocol.WithOwnerData([]byte(given))), srv.Root(t)) {
 				require.Equal(t, given, data, name)
 			}
