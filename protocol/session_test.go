@@ -386,7 +386,8 @@ func TestWaitsThatAreGivenUpLeaveNothing(t *testing.T) {
 				require.NoError(t, waits.Wait())
 				suite.Soon(t, func() bool { return len(suite.Children(t, c, path)) == 1 }, "all are out of line")
 			}
-			synctest.Wait() // deletions of nodes end the watches on them
+			time.Sleep(time.Second) // deletions of nodes end the watches on them, and goroutines stay for a moment
+			synctest.Wait()
 			watches, err := watchesOn(srv.Dial, srv.ConnectString())
 			require.NoError(t, err)
 			left = []string{watches}

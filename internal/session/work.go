@@ -40,25 +40,27 @@ func (s *Session) SpawnWork(f func()) bool {
 	case s.next <- f:
 		return true
 	default:
+		return s.Spawn(func() { s.work(f) })
 	}
+}
 
-	return s.Spawn(func() {
-		const stay = 100 * time.Millisecond
-		over := time.NewTimer(stay)
-		defer over.Stop()
+// work runs f, and what comes within a moment after that.
+func (s *Session) work(f func()) {
+	const stay = 100 * time.Millisecond
+	over := time.NewTimer(stay)
+	defer over.Stop()
 
-		for {
-			f()
-			over.Reset(stay)
-			select {
-			case f = <-s.next:
-			case <-over.C:
-				return
-			case <-s.Life.Done():
-				return
-			}
+	for {
+		f()
+		over.Reset(stay)
+		select {
+		case f = <-s.next:
+		case <-over.C:
+			return
+		case <-s.Life.Done():
+			return
 		}
-	})
+	}
 }
 
 // Value asks the session's life first because package context finds out there how it was
