@@ -77,8 +77,8 @@ func TestEnterIsUncertainUnlessItKnowsThatItWasNotCounted(t *testing.T) {
 	}
 }
 
-// A member that a gate might count is not created for a caller that has gone. One that another client
-// deletes leaves with a loss, even before it hears of that.
+// A member that a gate might count is not created for a caller that has gone. One that another
+// client deletes leaves with a loss, even before it hears of that.
 func TestMemberThatHasGoneIsNeitherCreatedNorInside(t *testing.T) {
 	play(t, 1, func(s *scene) {
 		suite.Keep(s.t, s.operator, s.path)

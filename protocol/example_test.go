@@ -271,8 +271,8 @@ func ExampleWithExistingChroot() {
 	// there is none: true
 }
 
-// The names of the servers are known to one name server alone, the certificates are checked with the
-// CA of the system (see examples/tls for client certificates), and jute.maxbuffer is 4 MB.
+// The names of the servers are known to one name server alone, the certificates are checked with
+// the CA of the system (see examples/tls for client certificates), and jute.maxbuffer is 4 MB.
 func ExampleWithTLS() {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, "10.0.0.53:53")

@@ -285,8 +285,9 @@ func (w *window) share(rank, n int) {
 		w.raced = time.Time{}
 		return
 	}
-	// Entries that others have left since an earlier listing come first. If there are many, we begin
-	// at a random place, so that we seldom meet.
+
+	// Entries that others have left since an earlier listing come first. If there are many, we
+	// begin at a random place, so that we seldom meet.
 	older := slices.IndexFunc(w.entries, func(f found) bool { return f.Sequence >= w.behind })
 	if older < 0 {
 		older = len(w.entries)
@@ -295,6 +296,7 @@ func (w *window) share(rank, n int) {
 		skip := rand.IntN(4) * older / 4
 		w.entries, older = w.entries[skip:], older-skip
 	}
+
 	turns := make([][]found, n+2)
 	for i, f := range w.entries {
 		turn := 1 + (int(uint32(f.Sequence))+rank)%n

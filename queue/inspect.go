@@ -49,8 +49,8 @@ func (q *Queue) Len(ctx context.Context) (int, error) {
 
 // Peek returns the data of the first entry that a Take would get and leaves it there. It skips
 // entries that it may not read, and doesn't see entries that a Take would first put back (because
-// their delay has passed, or their consumer has died). Peek blocks until the server has answered. It
-// lists the queue each time, so don't call it in a loop.
+// their delay has passed, or their consumer has died). Peek blocks until the server has answered.
+// It lists the queue each time, so don't call it in a loop.
 //
 // If there is no such entry, Peek returns [ErrEmpty] (or [zk.ErrNoAuth] if it may not read some
 // entries). Otherwise its error is ctx's, [protocol.ErrClosed], [zk.ErrInvalidPath] or the

@@ -24,8 +24,8 @@ type keys struct {
 	known   bool
 	number  int32 // of the latest directory, which is the parent's version plus one
 	version int32 // of the parent
-	// began is when the directory became the latest, by the servers' clock (in milliseconds). (It can
-	// be older, because its creator can die before it says so.)
+	// began is when the directory became the latest, by the servers' clock (in milliseconds). (It
+	// can be older, because its creator can die before it says so.)
 	began int64
 }
 

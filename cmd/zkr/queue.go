@@ -38,8 +38,8 @@ func newQueueCommand(a *app) *cobra.Command {
 		free, remove, newQueueRedriveCommand(a), newQueueWorkCommand(a))
 }
 
-// queueVerb returns a command that does one thing to the queue at PATH. It sees all elements, with a
-// priority (as kazoo's have) or without.
+// queueVerb returns a command that does one thing to the queue at PATH. It sees all elements, with
+// a priority (as kazoo's have) or without.
 func (a *app) queueVerb(use, short string, do func(ctx context.Context, q *queue.Queue, args []string) error) *cobra.Command {
 	return a.verb(use, short, func(ctx context.Context, c *protocol.Client, args []string) error {
 		return do(ctx, queue.New(c, args[0], queue.WithPriorities()), args)

@@ -33,8 +33,8 @@ func NewWork(life, caller context.Context, released func()) *Work {
 	return &Work{Context: life, Caller: caller, GaveUp: make(chan struct{}), released: released}
 }
 
-// SpawnWork is [Client.Spawn] for work. Its goroutines stay for a moment to run the next work: their
-// stacks have grown already, which is a twentieth of what a lock and unlock cost a client.
+// SpawnWork is [Client.Spawn] for work. Its goroutines stay for a moment to run the next work:
+// their stacks have grown already, which is a twentieth of what a lock and unlock cost a client.
 func (s *Session) SpawnWork(f func()) bool {
 	select {
 	case s.next <- f:

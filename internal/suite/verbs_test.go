@@ -132,8 +132,8 @@ func (v verb) try(t *testing.T, f func([]reflect.Value) []reflect.Value) (err er
 	return err
 }
 
-// Bad arguments and a closed client are refused by all verbs alike, before anything is sent or reported. (A law says so
-// of nil contexts.)
+// Bad arguments and a closed client are refused by all verbs alike, before anything is sent or
+// reported. (A law says so of nil contexts.)
 func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
 	suite.Bubble(t, refuseBadArguments)
 }

@@ -213,8 +213,8 @@ var testEnvironment = []string{"ZKRECIPES_REAL=0", "ZKRECIPES_REQUIRE_REAL=0", "
 // active is the environment in which a mutant is active.
 func (m mutation) active() string { return fmt.Sprint("ZKRECIPES_MUTANT=", m.number) }
 
-// run runs tests of the package, perhaps with -short, and with further flags. It returns a test that
-// fails, or nil.
+// run runs tests of the package, perhaps with -short, and with further flags. It returns a test
+// that fails, or nil.
 func (w *witness) run(tests []*test, wait time.Duration, environment string, short bool, flags ...string) *test {
 	var names []string
 	for _, t := range tests {
