@@ -235,6 +235,6 @@ func parseChildren(body []byte) (names []string, stat zk.Stat) {
 
 // statIn returns the Stat of a node as answers have it. Without the whole of it, all fields are 0.
 func statIn(b []byte) (stat zk.Stat) {
-	_, _ = binary.Decode(b, binary.BigEndian, &stat)
+	_, _ = binary.Decode(b, binary.BigEndian, &stat) // which decodes all of it or nothing
 	return stat
 }

@@ -358,13 +358,16 @@ func TestBarrierLetsCommandsInTogether(t *testing.T) {
 	timedOut(t, s, time.Second, "barrier", "enter", path, "2", "--", "true")
 }
 
-// The command is killed when --wait has passed. What it has started keeps its output open.
+// The command is killed when --wait has passed, or ends by itself. What it has started keeps its
+// output open.
 func TestUpdateDoesNotWaitForWhatItsCommandHasLeft(t *testing.T) {
 	s := recipestest.Start(t)
-	fifo := t.TempDir() + "/fifo"
+	fifo, path := t.TempDir()+"/fifo", s.Root(t)+"/v"
 	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
-	r := inProcess(t, s.ConnectString(), "", "value", "update", s.Root(t)+"/v", "--wait", "1s", "--", "sh", "-c", "cat "+fifo+" & wait")
+	r := inProcess(t, s.ConnectString(), "", "value", "update", path, "--wait", "1s", "--", "sh", "-c", "cat "+fifo+" & wait")
 	assert.Contains(t, outOfTime, r.status, r.stderr)
+	succeed(t, s.ConnectString(), "value", "update", path, "--", "sh", "-c", "echo 7; cat "+fifo+" &")
+	assert.Equal(t, "7\n", succeed(t, s.ConnectString(), "value", "get", path))
 	end, err := os.OpenFile(fifo, os.O_RDWR, 0)
 	require.NoError(t, err)
 	require.NoError(t, end.Close())

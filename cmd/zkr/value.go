@@ -45,13 +45,7 @@ func (a *app) watchValue(ctx context.Context, v *value.Value, _ []string) error 
 			return a.printState(state, false)
 		}
 
-		// An unset value is an empty line.
-		text := ""
-		if !state.Unset() {
-			text = printable(string(state.Data))
-		}
-
-		_, err := fmt.Fprintln(a.stdout, text)
+		_, err := fmt.Fprintln(a.stdout, printable(string(state.Data))) // an unset value is an empty line
 		return err
 	})
 }
@@ -81,6 +75,8 @@ func (a *app) updateValue(ctx context.Context, v *value.Value, args []string) er
 		failed := (*exec.ExitError)(nil)
 		switch {
 		case ctx.Err() != nil:
+		case errors.Is(err, exec.ErrWaitDelay):
+			err = nil // the command itself has succeeded
 		case errors.As(err, &failed):
 			err = &exitError{status: failed.ExitCode()}
 			if status := failed.Sys().(syscall.WaitStatus); status.Signaled() {

@@ -526,7 +526,7 @@ func (t *tree) quotaOf(path string) string {
 		return "" // the usual case, at no cost
 	}
 	for path != "" && t.nodes[quotaRoot+path+quotaLimits] == nil {
-		path, _ = parentOf(path)
+		path, _ = parentOf(path) // of a node that exists
 	}
 	return path
 }

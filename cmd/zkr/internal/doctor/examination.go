@@ -160,6 +160,7 @@ type counted struct {
 }
 
 func (c *counted) Write(b []byte) (int, error) {
+	// A client's own frames are sound, so there is no error.
 	frame, rest, _ := zkwire.CutFrame(append(c.pending, b...), math.MaxInt32)
 	for ; frame != nil; frame, rest, _ = zkwire.CutFrame(rest, math.MaxInt32) {
 		c.requests.Add(1)
