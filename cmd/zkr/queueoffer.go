@@ -100,12 +100,9 @@ func (a *app) offer(ctx context.Context, q *queue.Queue, o offering, data []byte
 		id, err = q.Offer(ctx, data)
 	}
 
-	if err != nil {
+	// An element whose key was offered before has no ID.
+	if err != nil || id == "" && !a.json {
 		return err
-	}
-
-	if id == "" && !a.json {
-		return nil
 	}
 	return a.print(printable(id), map[string]string{"id": id})
 }

@@ -33,11 +33,10 @@ func newSemaphoreCommand(a *app) *cobra.Command {
 			}
 			return a.print(summary(p), map[string]int{"permits": p.Permits, "held": p.Holders(), "waiting": p.Waiters()})
 		})
-	resize := a.verb("resize PATH N", "Change how many permits a semaphore has; what is held is not taken away",
+	cmd.AddCommand(show, a.verb("resize PATH N", "Change how many permits a semaphore has; what is held is not taken away",
 		func(ctx context.Context, c *protocol.Client, args []string) error {
 			// Resize replaces this size.
 			return semaphore.New(c, args[0], 1).Resize(ctx, number(args[1]))
-		})
-	cmd.AddCommand(show, resize)
+		}))
 	return cmd
 }

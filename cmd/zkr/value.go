@@ -45,7 +45,13 @@ func (a *app) watchValue(ctx context.Context, v *value.Value, _ []string) error 
 			return a.printState(state, false)
 		}
 
-		_, err := fmt.Fprintln(a.stdout, printable(string(state.Data))) // an unset value is an empty line
+		// An unset value is an empty line.
+		text := ""
+		if !state.Unset() {
+			text = printable(string(state.Data))
+		}
+
+		_, err := fmt.Fprintln(a.stdout, text)
 		return err
 	})
 }
