@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,32 +25,30 @@ import (
 // a claim can't hit another claim. If the consumer's presence goes, any other consumer puts the
 // entry back.
 //
-// An entry that can't be reserved is a claim at its place in the queue, for a single attempt to
-// remove it.
+// A taker needs no reservation. Its claim is the entry at its place in the queue, for a single
+// attempt to remove it.
 type claim struct {
-	reading            // the czxid of its Stat is the fencing token
-	dir     *directory // nil if the entry is at its place in the queue
-	// counts reports whether the claim is an attempt if its consumer dies.
-	counts bool
-	ended  atomic.Bool // and is no longer counted
+	reading             // the czxid of a reserved entry's Stat is the fencing token
+	dir     *directory  // nil if a quota leaves no room for a presence
+	ended   atomic.Bool // and is no longer counted
 }
 
 // before returns the record as it was before the claim.
 func (c *claim) before() layout.Record {
 	r := c.record
-	if c.counts {
-		r.Attempts--
-	}
+	r.Attempts--
 	return r
 }
 
 // A directory contains the claims of a presence, which has the same name. The presence is also the
-// receipt of transactions that end these claims. (The directory can't be, because servers delete an
-// empty container, perhaps before the receipt is read.)
+// receipt of transactions that end claims. (The directory can't be, because servers delete an empty
+// container, perhaps before the receipt is read.)
 type directory struct {
 	node     string       // its path below the queue's path
+	made     bool         // the node exists, or has existed
 	presence string       // its path, without the chroot
-	claims   atomic.Int64 // in the directory
+	gone     atomic.Bool  // the presence was deleted
+	claims   atomic.Int64 // that have not ended
 	receipt  receipt      // only the settler uses it
 }
 
@@ -73,10 +72,13 @@ type settlement struct {
 type settler struct {
 	*site
 	settlements *batch.Batcher[*settlement]
+
+	mu    sync.Mutex      // protects taken
+	taken map[string]bool // nodes of entries that takers are about to remove
 }
 
 func newSettler(p *site) *settler {
-	s := &settler{site: p}
+	s := &settler{site: p, taken: make(map[string]bool)}
 	s.settlements = batch.New(p, p.limits(), s.serve, func(_ *settlement, cause error) error { return uncertain(cause) })
 	return s
 }
@@ -113,18 +115,21 @@ func (s *settler) settle(ctx context.Context, work *recipe.Session, claims []*cl
 	}
 
 	err := s.settlements.Do(ctx, &settlement{session: work, claims: claims, ops: append(ops, more...)})
-	if len(claims) == 1 && refusedAt(err) == 0 && errors.Is(err, zk.ErrNoNode) {
+	if claims[0].owner != "" && refusedAt(err) == 0 && errors.Is(err, zk.ErrNoNode) {
 		err = errGone
 	}
 	return s.ended(err, claims...)
 }
 
-// ended counts claims as ended if err says that they have.
+// ended notes that claims have ended if err says so.
 func (s *settler) ended(err error, claims ...*claim) error {
 	if err != nil && err != errGone {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, c := range claims {
+		delete(s.taken, c.node)
 		if c.dir != nil && !c.ended.Swap(true) {
 			c.dir.claims.Add(-1)
 		}
@@ -174,7 +179,7 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 	operations := 0
 	collect := func() (ops []any) {
 		sent = s.settlements.Collect(func(r *settlement, room *batch.Room) bool {
-			if r.claims[0].dir != dir || dir == nil && ops != nil {
+			if r.claims[0].dir != dir {
 				return room.Skip()
 			}
 			if !room.Take(len(r.ops), recipe.MultiSize(r.ops...)) {
@@ -199,16 +204,16 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 	// if all of its claims are gone. (Callers have left, perhaps, whose claims go back meanwhile.)
 	// But if a claim is an entry in the queue, others may have taken it.
 	if dir == nil || errors.Is(err, protocol.ErrQuotaExceeded) && done.failed(err) == operations {
-		done, err = transact(life, work, collect, undone, func(ctx context.Context) (bool, error) {
+		done, err = transact(life, work, collect, undone, func(ctx context.Context) (executed bool, taken error) {
 			for _, r := range sent {
 				if gone, err := s.isGone(ctx, work, &r.claims[0].reading); err != nil || !gone {
 					return false, err
 				}
+				if r.claims[0].owner == "" {
+					taken = errTaken
+				}
 			}
-			if dir == nil {
-				return true, errTaken
-			}
-			return true, nil
+			return true, taken
 		})
 	}
 
@@ -219,6 +224,7 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 	// An operator has deleted the presence, so nothing is reserved in its directory any more. The
 	// directory can be the receipt of the claims that are left.
 	case errors.Is(err, errNoReceipt) && dir.receipt.node == dir.presence:
+		dir.gone.Store(true)
 		dir.receipt = receipt{node: s.path + dir.node, number: dir.receipt.number, doubt: true}
 		undone()
 	// The settlements stay pending, or Rounds answers them with the session's error.
@@ -253,9 +259,10 @@ func (s *settler) putBack(ctx context.Context, work *recipe.Session, c *claim, t
 // attempt, so that it sees these entries.
 func (s *settler) letGo(claims ...*claim) {
 	for _, c := range claims {
-		if c.dir == nil {
+		if c.owner == "" {
 			// It may still be there, before entries that are read ahead.
 			s.returned.Store(true)
+			s.ended(nil, c)
 			continue
 		}
 
@@ -296,48 +303,82 @@ func (s *settler) giveUp(life context.Context, work *recipe.Session, c *claim, r
 	}
 }
 
-// transaction returns the operations that reserve as many of the first entries as fit into a
-// transaction.
-func (c *consumer) transaction(entries []*reading, counts bool) (claims []*claim, ops []any) {
-	ops = []any{
-		// If the presence is gone, this fails.
-		&zk.CheckVersionRequest{Path: c.session.Path(c.held.presence), Version: -1},
-		// The Stat has the token.
-		c.setting(c.session, c.held.node, nil, -1),
-	}
+// fitting returns how many of the first entries fit into a transaction that begins with ops, and
+// its operations. The other entries are for the next callers.
+func (c *consumer) fitting(entries []*reading, ops []any, operations func(i int) []any) (n int, all []any) {
 	size, most := recipe.MultiSize(ops...), min(claimBytes, c.session.RequestLimit())
-	for _, r := range entries {
-		c.number++
-		// The number makes the claim's name unique.
-		cl := &claim{reading: *r, dir: c.held, counts: counts}
-		cl.stat, cl.recorded = &zk.Stat{}, true
-		cl.owner, cl.node = c.presence.name, c.held.node+"/"+layout.HeldEntry(c.number, r.ID)
-		if counts {
-			cl.record.Attempts++
-		}
-
-		more := append(c.removal(c.session, r), c.creation(c.session, cl.node, cl.record.Append(r.data), 0))
-		if size += recipe.MultiSize(more...); size > most && len(claims) > 0 {
+	for ; n < len(entries); n++ {
+		more := operations(n)
+		if size += max(recipe.MultiSize(more...), len(entries[n].data)); size > most && n > 0 {
 			break
 		}
+		ops = append(ops, more...)
+	}
+	c.keep(entries[n:])
+	return n, ops
+}
 
-		claims, ops = append(claims, cl), append(ops, more...)
+// leave claims entries for takers. They stay at their places until the taker's transaction.
+func (c *consumer) leave(life context.Context, entries []*reading) (claims []*claim, err error) {
+	dir := c.held
+	switch err := c.appear(life); {
+	case err == nil:
+		dir = c.held
+	// Deletions work without a receipt.
+	case errors.Is(err, protocol.ErrQuotaExceeded):
+		dir = nil
+	default:
+		return nil, err
 	}
 
-	return claims, ops
+	n, _ := c.fitting(entries, nil, func(i int) []any { return c.removal(c.session, entries[i]) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range entries[:n] {
+		claims = append(claims, &claim{reading: *r, dir: dir})
+		c.taken[r.node] = true
+	}
+	if dir != nil {
+		dir.claims.Add(int64(n))
+	}
+	c.window.latest = claims[n-1].Sequence
+	return claims, nil
 }
 
 // reserve reserves as many of the first entries as fit into a transaction, all or none. If the
 // answer is lost, it looks whether the first claim exists. If others took an entry first, reserve
-// returns nil, and other entries can be tried.
-func (c *consumer) reserve(life context.Context, entries []*reading, counts bool) error {
+// returns nothing, and other entries can be tried.
+func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, error) {
 	if err := c.appear(life); err != nil {
-		return err
+		return nil, err
 	}
 
 	held := c.held
-	claims, ops := c.transaction(entries, counts)
-	n := len(claims)
+	if !held.made {
+		if err := c.ensure(life, c.session, held.node); err != nil {
+			return nil, err
+		}
+		held.made = true
+	}
+
+	claims := make([]*claim, len(entries))
+	n, ops := c.fitting(entries, []any{
+		// If the presence is gone, this fails.
+		&zk.CheckVersionRequest{Path: c.session.Path(held.presence), Version: -1},
+		// The Stat has the token.
+		c.setting(c.session, held.node, nil, -1),
+	}, func(i int) []any {
+		c.number++
+		// The number makes the claim's name unique.
+		cl := &claim{reading: *entries[i], dir: held}
+		cl.stat, cl.recorded = &zk.Stat{}, true
+		cl.owner, cl.node = c.presence.name, held.node+"/"+layout.HeldEntry(c.number, cl.ID)
+		cl.record.Attempts++
+		claims[i] = cl
+		return append(c.removal(c.session, entries[i]), c.creation(c.session, cl.node, cl.record.Append(cl.data), 0))
+	})
+
+	claims = claims[:n]
 	held.claims.Add(int64(n))
 	var token int64
 	lost := false // an answer
@@ -358,10 +399,8 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 			cl.stat.Czxid = token
 		}
 
-		c.ahead = append(c.ahead, claims...)
-		c.window.latest = entries[n-1].found.Sequence
-		c.keep(entries[n:])
-		return nil
+		c.window.latest = claims[n-1].Sequence
+		return claims, nil
 	}
 
 	if c.session.Err() == nil && (lost || errors.Is(err, protocol.ErrUncertain)) {
@@ -376,15 +415,15 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 	missing := errors.Is(err, zk.ErrNoNode)
 	switch {
 	case c.session.Err() != nil, failed < 0, failed < 2 && !missing:
-		return err
+		return nil, err
 	// The presence was deleted. Other consumers put back its claims.
 	case missing && failed == 0:
-		c.presence.discard()
-		c.forget()
+		held.gone.Store(true)
+		c.relist()
 	// The directory was empty, and the server has deleted it.
 	case missing && failed == 1:
-		c.forget()
-		return c.ensure(life, c.session, held.node)
+		held.made = false
+		c.relist()
 	// It may have been the attempt whose answer was lost. Its claims go back to their places.
 	case lost && (missing || errors.Is(err, zk.ErrBadVersion)):
 		c.relist()
@@ -397,47 +436,32 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 		c.setAside(path.Base(ops[failed].(*zk.DeleteRequest).Path), err)
 		c.relist()
 	default:
-		return err
+		return nil, err
 	}
 
-	return nil
+	return nil, nil
 }
 
-// appear makes sure that there are a presence and a directory for its claims.
+// appear makes sure that there is a presence.
 func (c *consumer) appear(life context.Context) error {
+	if c.held != nil && c.held.gone.Load() {
+		c.presence.discard()
+		c.held = nil
+	}
+
 	presence, err := c.presence.use(life)
-	if err != nil {
-		return err
-	}
-
-	node := heldNode + "/" + c.presence.name
-	if c.held != nil && c.held.node == node {
-		return nil
-	}
-
-	err = c.ensure(life, c.session, node)
-	if err == nil {
-		c.held = &directory{node: node, presence: presence, receipt: receipt{node: presence}}
+	if err == nil && (c.held == nil || c.held.presence != presence) {
+		c.held = &directory{node: heldNode + "/" + c.presence.name, presence: presence, receipt: receipt{node: presence}}
 	}
 	return err
 }
 
 // disappear ends the presence if there are no claims.
 func (c *consumer) disappear(life context.Context) error {
-	if err := c.deleteNode(life, c.session, heldNode+"/"+c.presence.name); err != nil {
-		return err
+	if c.held != nil && c.held.made {
+		if err := c.deleteNode(life, c.session, c.held.node); err != nil {
+			return err
+		}
 	}
 	return c.presence.leave(life)
-}
-
-// missed returns the error of an entry that could not be removed at its place. If other entries can
-// be tried, that error wraps [zk.ErrNoNode].
-func (c *consumer) missed(node string, err error) error {
-	switch {
-	case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoAuth):
-		c.setAside(node, err)
-	case !errors.Is(err, zk.ErrBadVersion):
-		return err
-	}
-	return fmt.Errorf("%w: %w", zk.ErrNoNode, err)
 }

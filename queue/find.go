@@ -20,16 +20,17 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 		return nil, err
 	}
 
-	c.check()
 	c.window.current = false
-	for asked := false; ; {
+	for size, asked := n, false; ; {
+		c.check()
 		if c.window.unshared {
 			if err := c.share(life); err != nil {
 				return nil, err
 			}
 		}
-		block := append(c.begun, c.begin(life, c.window.take(n-len(c.begun)))...)
-		c.begun = block[min(n, len(block)):]
+
+		block := append(c.begun, c.begin(life, c.window.take(size-len(c.begun)))...)
+		c.begun = block[min(size, len(block)):]
 		block = block[:len(block)-len(c.begun)]
 		if len(block) == 0 {
 			look := c.list
@@ -53,12 +54,19 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 			return nil, err
 		}
 
-		// The next entries will probably still be there, so we read them ahead.
-		c.begun = append(c.begun, c.begin(life, c.window.take(len(block)-len(c.begun)))...)
-
+		// The next entries will probably still be there, so we read them ahead (also for callers
+		// whose entries are being removed: they call next).
+		c.mu.Lock()
+		next := max(n, len(c.taken))
+		c.mu.Unlock()
+		c.begun = append(c.begun, c.begin(life, c.window.take(next-len(c.begun)))...)
 		if len(entries) > 0 {
-			return entries, nil
+			c.keep(entries[min(n, len(entries)):])
+			return entries[:min(n, len(entries))], nil
 		}
+
+		// Others have taken this part of the queue.
+		size = max(n, min(2*size, apart))
 	}
 }
 
@@ -129,6 +137,9 @@ func (c *consumer) await(block []*readAhead) (there []*reading, err error) {
 
 // check drops the listing if its order may be out of date.
 func (c *consumer) check() {
+	if c.beaten.Swap(false) {
+		c.lost()
+	}
 	fresh := staleAfter
 	if c.window.skipped || c.priorities {
 		fresh = freshFor
@@ -200,7 +211,7 @@ func (c *consumer) share(life context.Context) error {
 	return nil
 }
 
-// takeOver makes a listing the window (without entries that are set aside).
+// takeOver makes a listing the window (without entries that are set aside or being taken).
 func (c *consumer) takeOver(children []string, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,7 +219,9 @@ func (c *consumer) takeOver(children []string, took time.Duration) {
 		clear(c.aside)
 	}
 
-	entries := slices.DeleteFunc(c.entries(children), func(f found) bool { return c.aside[f.Node] != nil })
+	entries := slices.DeleteFunc(c.entries(children), func(f found) bool {
+		return c.taken[f.node] || c.aside[f.Node] != nil
+	})
 	c.window.fill(entries, took)
 	if len(c.aside) > 0 {
 		c.window.next = c.asideUntil
@@ -259,6 +272,7 @@ type window struct {
 }
 
 const (
+	apart      = 32                     // entries that a consumer takes until the others see it, about
 	raceLasts  = time.Second            // after others were faster
 	freshFor   = 100 * time.Millisecond // age limit of a listing if others compete, or with priorities
 	staleAfter = 250 * time.Millisecond // age limit of any other listing, because entries can have come back
@@ -281,7 +295,7 @@ func (w *window) share(rank, n int) {
 		return
 	}
 	if rank < 0 || n < 2 {
-		w.entries = w.entries[rand.IntN(min(2*mostAhead, len(w.entries))):]
+		w.entries = w.entries[rand.IntN(min(apart, len(w.entries))):]
 		w.raced = time.Time{}
 		return
 	}
@@ -292,7 +306,7 @@ func (w *window) share(rank, n int) {
 	if older < 0 {
 		older = len(w.entries)
 	}
-	if older > n*mostAhead {
+	if older > n*apart {
 		skip := rand.IntN(4) * older / 4
 		w.entries, older = w.entries[skip:], older-skip
 	}

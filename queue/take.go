@@ -73,7 +73,7 @@ func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, 
 
 			// If the entries are gone, there may be others.
 			data, err := u.takeAway(ctx, r.claims)
-			if !errors.Is(err, zk.ErrNoNode) || ctx.Err() != nil {
+			if !errors.Is(err, zk.ErrNoNode) {
 				return data, err
 			}
 		}
@@ -82,27 +82,48 @@ func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, 
 }
 
 // takeAway removes entries for a taker and returns their data. If its error is no UncertainError,
-// they were not removed: they come back or are gone.
+// they were not removed. If its error wraps [zk.ErrNoNode], other entries can be tried.
 func (c *consumer) takeAway(ctx context.Context, claims []*claim) (data [][]byte, err error) {
 	err = c.settle(ctx, nil, claims)
-	if refusedAt(err) >= 0 && claims[0].dir == nil {
-		err = c.missed(claims[0].Node, err)
-	}
-
+	failed := refusedAt(err)
 	var ids []string
 	for _, cl := range claims {
-		ids, data = append(ids, cl.record.ID), append(data, cl.data)
+		ids, data = append(ids, cl.ID), append(data, cl.data)
+		n := len(c.removal(c.session, &cl.reading))
+		if failed >= 0 && failed < n {
+			err = c.missed(cl.Node, err)
+		}
+		failed -= n
 	}
 
-	if err == nil {
+	switch {
+	case err == nil:
 		c.report(protocol.EventTaken, len(data), nil)
 		return data, nil
+	case errors.Is(err, protocol.ErrUncertain):
+		err = &UncertainError{IDs: ids, Data: data, Err: err}
+	// The next round makes another receipt.
+	case errors.Is(err, errNoReceipt):
+		data, err = nil, fmt.Errorf("%w: %w", zk.ErrNoNode, err)
+	default:
+		data = nil
 	}
 
-	// Claims that exist go back. The others don't matter.
 	c.letGo(claims...)
-	if errors.Is(err, protocol.ErrUncertain) {
-		return data, &UncertainError{IDs: ids, Data: data, Err: err}
+	return data, err
+}
+
+// missed returns the error of an entry that could not be removed. If other entries can be tried,
+// that error wraps [zk.ErrNoNode].
+func (c *consumer) missed(node string, err error) error {
+	switch {
+	case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoAuth):
+		c.setAside(node, err)
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
+		c.report(protocol.EventCollided, 1, err)
+		c.beaten.Store(true)
+	default:
+		return err
 	}
-	return nil, err
+	return fmt.Errorf("%w: %w", zk.ErrNoNode, err)
 }
