@@ -46,8 +46,8 @@
 //   - Fairness: sessions with the same number of consuming goroutines get between half and twice an
 //     equal share.
 //   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone.
-//     (Busy takers reserve some dozens of entries ahead for up to half a second, and a taker that
-//     is cut off until its session ends. A deposed leader that goes on answering is an exception.)
+//     (An entry that another call of this process is about to remove counts as gone. A deposed
+//     leader that goes on answering is an exception.)
 //   - Waiting sessions send only pings. An offer wakes four of them at most. The first in line
 //     acts at once.
 //   - No number of requests grows with the queue.
@@ -91,8 +91,8 @@
 // Deleting the record of a reserved entry deletes the entry. Deleting the node of its consumer
 // brings it back.
 //
-// If a quota is full, Take, Poll, PollN, Remove and Ack still remove entries (one a call). Reserve
-// returns [protocol.ErrQuotaExceeded]. So does Nack (it goes on trying).
+// If a quota is full, Take, Poll, PollN, Remove and Ack still remove entries. Reserve returns
+// [protocol.ErrQuotaExceeded]. So does Nack (it goes on trying).
 //
 // If a back-off stops ([protocol.WithBackOff]) while an outcome is unknown, a taker returns an
 // [UncertainError]. Acknowledgements go on in the background, and offers until ctx ends.

@@ -21,8 +21,8 @@ import (
 // removed and no other consumer will get it, or it was not removed. Other errors wrap
 // [protocol.ErrClosed] or [zk.ErrInvalidPath], or are the server's own.
 //
-// If a quota is full (or a foreign entry is too large to be reserved), Take removes the entry
-// without a reservation. If the answer is lost then, it returns an UncertainError.
+// If a quota is full, there is no room for the receipt of the removal. If the answer is lost then,
+// Take returns an UncertainError.
 func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
 		return nil, err
@@ -43,8 +43,8 @@ func (q *Queue) Poll(ctx context.Context) ([]byte, error) {
 
 // PollN removes up to max entries (a thousand at most) in one transaction and returns their data in
 // order. It removes all of them or none, even if it returns an [UncertainError]. It removes about
-// half a megabyte of data at most. While other sessions take entries it can remove fewer. Under a
-// full quota it removes a single entry. It blocks and returns errors as [Queue.Poll] does.
+// half a megabyte of data at most. While other sessions take entries it can remove fewer. It blocks
+// and returns errors as [Queue.Poll] does.
 func (q *Queue) PollN(ctx context.Context, max int) ([][]byte, error) {
 	if max < 1 {
 		return nil, q.recipe.Wrap(fmt.Errorf("PollN needs a max of at least 1, got %d", max))

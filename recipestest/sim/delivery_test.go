@@ -23,9 +23,8 @@ type deliveries struct {
 	entries map[string]*delivery
 	claims  []claim
 	empties []seenEmpty
-	unknown []span // of calls that may have reserved any entry
-	failed  int    // how many of them have failed
-	slowest time.Duration
+	unknown []span    // of calls that may have reserved any entry
+	failed  int       // how many of them have failed
 	asked   time.Time // when a call last returned that takes entries
 }
 
@@ -148,16 +147,6 @@ func (d *deliveries) unfinished(name string, token int64) {
 			c.free = true
 		}
 	}
-}
-
-// ahead notes that a call has succeeded that may have reserved entries for later calls. The slower
-// such a call is, the longer these entries stay reserved (for half a second at most).
-func (d *deliveries) ahead(called time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.slowest = max(d.slowest, time.Since(called))
-	kept := max(d.world.Timeout/16, min(4*d.slowest, 500*time.Millisecond))
-	d.unknown = append(d.unknown, span{called, time.Now().Add(kept)})
 }
 
 // reservedUnknown notes that a call to reserve has failed, after which it may hold any entry until

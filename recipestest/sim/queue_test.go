@@ -81,7 +81,7 @@ func TestSimQueueEmpty(t *testing.T) {
 
 func TestSimQueueOrder(t *testing.T) { sim.Run(t, inOrder, truthfulSyncs, withoutNewQueues) }
 
-// By this seed an entry goes back to its place while younger entries are claimed ahead.
+// By this seed an entry goes back to its place while younger entries are read ahead.
 func TestSimQueueOrderOfReturns(t *testing.T) {
 	sim.Run(t, inOrder, truthfulSyncs, withoutNewQueues, sim.WithSeed(3067609226))
 }
@@ -463,7 +463,6 @@ func (u *queueUser) out(what string, called time.Time, data [][]byte, err error)
 	case errors.Is(err, queue.ErrEmpty):
 		return u.nothing(what, called)
 	case err == nil:
-		u.history.ahead(called)
 		return nil
 	}
 	u.history.reservedUnknown(called)
