@@ -320,18 +320,16 @@ func (c *consumer) fitting(entries []*reading, ops []any, operations func(i int)
 
 // leave claims entries for takers. They stay at their places until the taker's transaction.
 func (c *consumer) leave(life context.Context, entries []*reading) (claims []*claim, err error) {
+	err = c.appear(life)
 	dir := c.held
-	switch err := c.appear(life); {
-	case err == nil:
-		dir = c.held
-	// Deletions work without a receipt.
-	case errors.Is(err, protocol.ErrQuotaExceeded):
-		dir = nil
-	default:
+	if errors.Is(err, protocol.ErrQuotaExceeded) {
+		dir = nil // deletions work without a receipt
+	} else if err != nil {
 		return nil, err
 	}
 
-	n, _ := c.fitting(entries, nil, func(i int) []any { return c.removal(c.session, entries[i]) })
+	receipt := c.setting(c.session, consumersNode+"/"+c.presence.name, make([]byte, 20), 0)
+	n, _ := c.fitting(entries, []any{receipt}, func(i int) []any { return c.removal(c.session, entries[i]) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range entries[:n] {

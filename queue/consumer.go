@@ -31,10 +31,9 @@ type consumer struct {
 	number   int // number of the latest claim
 
 	window window
-	begun  []*readAhead          // entries that come next, which are being read
-	known  map[string]*readAhead // begun before the latest listing, by node
-	empty  bool                  // the latest listing was empty
-	spot   spot                  // the place in the line of waiting consumers
+	begun  []*readAhead // entries that come next, which are being read
+	empty  bool         // the latest listing was empty
+	spot   spot         // the place in the line of waiting consumers
 
 	beaten atomic.Bool // a caller found that others had been faster
 
@@ -49,7 +48,7 @@ const (
 )
 
 func newConsumer(s *site) *consumer {
-	c := &consumer{settler: newSettler(s), aside: make(map[string]error), known: make(map[string]*readAhead)}
+	c := &consumer{settler: newSettler(s), aside: make(map[string]error)}
 	c.presence, c.returner.site = presence{site: s, dir: consumersNode}, s
 	c.spot = spot{session: s.session, dir: s.path + waitingNode, kind: "wait-"}
 	c.requests = batch.New(s, s.limits(), c.serve, func(_ *removal, cause error) error { return cause })

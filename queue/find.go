@@ -23,12 +23,6 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 	c.window.current = false
 	for size, asked := n, false; ; {
 		c.check()
-		if c.window.unshared {
-			if err := c.share(life); err != nil {
-				return nil, err
-			}
-		}
-
 		block := append(c.begun, c.begin(life, c.window.take(size-len(c.begun)))...)
 		c.begun = block[min(size, len(block)):]
 		block = block[:len(block)-len(c.begun)]
@@ -81,11 +75,6 @@ type readAhead struct {
 // begin begins to read entries.
 func (c *consumer) begin(life context.Context, block []found) (all []*readAhead) {
 	for _, f := range block {
-		if r := c.known[f.node]; r != nil {
-			delete(c.known, f.node)
-			all = append(all, r)
-			continue
-		}
 		r := &readAhead{found: f, done: make(chan struct{})}
 		read := func(life context.Context, work *recipe.Session) {
 			defer close(r.done)
@@ -150,31 +139,21 @@ func (c *consumer) check() {
 }
 
 // relist drops the listing so that the next find lists the queue.
-func (c *consumer) relist() {
-	clear(c.known)
-	if c.window.races() {
-		c.shelve()
-	}
-	c.window.entries, c.window.current, c.begun = nil, false, nil
-}
-
-// shelve keeps what is read ahead for when its entry's turn comes (unless the entry isn't listed
-// any more).
-func (c *consumer) shelve() {
-	for _, r := range c.begun {
-		c.known[r.found.node] = r
-		c.window.entries = append(c.window.entries, r.found)
-	}
-	c.begun = nil
-}
+func (c *consumer) relist() { c.window.entries, c.window.current, c.begun = nil, false, nil }
 
 // list lists the queue.
 func (c *consumer) list(life context.Context) error {
 	began := time.Now()
 	children, _, err := c.children(life, c.session, "")
-	if err == nil {
-		c.takeOver(children, time.Since(began))
+	if err != nil {
+		return err
 	}
+	c.takeOver(children, time.Since(began))
+	if !c.window.races() {
+		return nil
+	}
+	err = c.returner.glance(life)
+	c.window.share(slices.Index(c.returner.present, c.presence.name), len(c.returner.present))
 	return err
 }
 
@@ -195,20 +174,10 @@ func (c *consumer) lookCloser(life context.Context) error {
 func (c *consumer) lost() {
 	w := &c.window
 	if !w.races() && len(c.returner.present) > 1 || c.returner.outdated() {
-		w.unshared, c.returner.looked = true, time.Time{}
+		c.returner.looked = time.Time{}
+		c.relist()
 	}
 	w.raced, w.skipped = time.Now(), true
-}
-
-// share shares the entries with the other consumers.
-func (c *consumer) share(life context.Context) error {
-	if err := c.returner.glance(life); err != nil {
-		return err
-	}
-	c.shelve()
-	slices.SortFunc(c.window.entries, inOrder)
-	c.window.share(slices.Index(c.returner.present, c.presence.name), len(c.returner.present))
-	return nil
 }
 
 // takeOver makes a listing the window (without entries that are set aside or being taken).
@@ -264,7 +233,6 @@ type window struct {
 	took           time.Duration // how long the listing took
 	current        bool          // listed in this call of find
 	raced          time.Time     // when others were last faster
-	unshared       bool          // in a race that is new, or has new consumers
 	skipped        bool          // some entries were left to others
 	next           time.Time     // when entries that were set aside are tried again
 	before, behind int32         // latest, as of this listing and the one before
@@ -283,14 +251,14 @@ func (w *window) races() bool { return time.Since(w.raced) < raceLasts }
 // fill makes a listing the window (without entries that are set aside).
 func (w *window) fill(entries []found, took time.Duration) {
 	w.entries, w.listed, w.took, w.current, w.next = entries, time.Now(), took, true, time.Time{}
-	w.unshared, w.skipped = w.races(), false
+	w.skipped = false
 	w.behind, w.before = w.before, w.latest
 }
 
 // share puts the entries first that are for the consumer with this rank among n, or at random if
 // that is unknown (or the others are of another library).
 func (w *window) share(rank, n int) {
-	w.unshared, w.skipped = false, true
+	w.skipped = true
 	if len(w.entries) == 0 {
 		return
 	}
