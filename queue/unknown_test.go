@@ -147,6 +147,7 @@ func TestFirstClaimEndsWhileItsOutcomeIsUnknown(t *testing.T) {
 				items[i], err = q.TryReserve(t.Context())
 				return err
 			})
+			synctest.Wait()
 		}
 		require.ErrorIs(t, wait.Wait(), queue.ErrEmpty)
 		for _, it := range items {
