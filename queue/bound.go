@@ -50,7 +50,7 @@ func (b *bound) appended(n int) {
 // sent yet. Near the bound it waits for this producer's turn.
 func (p *producer) admitBounded(life context.Context, pending []*offer) (full bool, err error) {
 	b, most := &p.bound, p.maxLength
-	fits := func(o *offer) bool { return b.length+len(o.items) <= most }
+	fits := func(o *offer) bool { return b.length+o.numbers() <= most }
 	if b.readAt.IsZero() || b.turn == nil && !b.recent() {
 		if err := p.glance(life); err != nil {
 			return false, err
@@ -84,7 +84,7 @@ func (p *producer) admitBounded(life context.Context, pending []*offer) (full bo
 	}
 
 	// Far from the bound no producer needs a turn, so a length that was read in ours is no limit.
-	if most-len(pending[0].items)-b.length > farAway {
+	if most-pending[0].numbers()-b.length > farAway {
 		p.endTurn()
 		return false, nil
 	}

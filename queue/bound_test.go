@@ -155,3 +155,17 @@ func TestTurnEndsAfterOffersThatAreGone(t *testing.T) {
 		require.Less(t, time.Since(began), 500*time.Millisecond)
 	})
 }
+
+// A full queue was deleted by hand, so there is room. Delayed entries need none.
+func TestRoomOfADeletedQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue(queue.WithMaxLength(1))
+		offer(t, q, "a")
+		require.ErrorIs(t, offerX(t.Context(), q), queue.ErrFull)
+		_, err := q.OfferAfter(t.Context(), time.Second, nil)
+		require.NoError(t, err)
+		deleteAll(b.conn(), b.path)
+		offer(t, q, "b")
+		require.Equal(t, []string{"b"}, drain(t, t.Context(), q))
+	})
+}

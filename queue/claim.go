@@ -103,8 +103,8 @@ func refusedAt(err error) int {
 // errGone is the end of a claim that another client has deleted or put back.
 var errGone = fmt.Errorf("%w: the reservation has ended", zk.ErrNoNode)
 
-// errTaken is why the removal of an entry in the queue is uncertain.
-var errTaken = errors.New("the entry is gone, and another consumer can have it")
+// errTaken is why a removal without a receipt is uncertain.
+var errTaken = errors.New("the entry is gone, and another client can have moved it")
 
 // settle blocks until claims have ended and more was done (all of it or nothing). [refusedAt] says
 // which operation failed.
@@ -200,20 +200,16 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 		done, err = dir.receipt.transact(life, work, collect, undone)
 	}
 
-	// A full quota allows deletions alone, so there can be no receipt. A transaction was executed
-	// if all of its claims are gone. (Callers have left, perhaps, whose claims go back meanwhile.)
-	// But if a claim is an entry in the queue, others may have taken it.
+	// A full quota allows deletions alone, so there can be no receipt. If the answer is lost and all
+	// claims are gone, they may have gone in another way.
 	if dir == nil || errors.Is(err, protocol.ErrQuotaExceeded) && done.failed(err) == operations {
-		done, err = transact(life, work, collect, undone, func(ctx context.Context) (executed bool, taken error) {
+		done, err = transact(life, work, collect, undone, func(ctx context.Context) (bool, error) {
 			for _, r := range sent {
 				if gone, err := s.isGone(ctx, work, &r.claims[0].reading); err != nil || !gone {
 					return false, err
 				}
-				if r.claims[0].owner == "" {
-					taken = errTaken
-				}
 			}
-			return true, taken
+			return true, errTaken
 		})
 	}
 
@@ -247,7 +243,9 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 // putBack moves the entry of a claim to another place.
 func (s *settler) putBack(ctx context.Context, work *recipe.Session, c *claim, to *place, m move) error {
 	err := to.relocate(ctx, work, &s.place, &c.reading, m)
-	s.returned.Store(true)
+	if to == &s.place && !m.tail && m.due == 0 {
+		s.returned.Store(true)
+	}
 	s.unswept.Store(true)
 	if errors.Is(err, zk.ErrNoNode) {
 		err = errGone
@@ -359,6 +357,13 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 		held.made = true
 	}
 
+	if i := slices.IndexFunc(entries, func(r *reading) bool { return !c.canReturn(r.data) }); i == 0 {
+		return nil, fmt.Errorf("%w: entry %s can only be taken, because a reservation needs more room", protocol.ErrTooLarge, entries[0].Node)
+	} else if i > 0 {
+		c.keep(entries[i:])
+		entries = entries[:i]
+	}
+
 	claims := make([]*claim, len(entries))
 	n, ops := c.fitting(entries, []any{
 		// If the presence is gone, this fails.
@@ -431,7 +436,7 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 		c.lost()
 	// Entries of other libraries can have children, and can't be deleted then.
 	case errors.Is(err, zk.ErrNotEmpty):
-		c.setAside(path.Base(ops[failed].(*zk.DeleteRequest).Path), err)
+		c.setAside(c.refusedEntry(entries, 1, failed-2).Node, err)
 		c.relist()
 	default:
 		return nil, err

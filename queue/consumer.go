@@ -50,6 +50,8 @@ const (
 func newConsumer(s *site) *consumer {
 	c := &consumer{settler: newSettler(s), aside: make(map[string]error)}
 	c.presence, c.returner.site = presence{site: s, dir: consumersNode}, s
+	s.returns = s.longestReturn(s.session)
+	s.unswept.Store(true)
 	c.spot = spot{session: s.session, dir: s.path + waitingNode, kind: "wait-"}
 	c.requests = batch.New(s, s.limits(), c.serve, func(_ *removal, cause error) error { return cause })
 	return c
@@ -68,6 +70,9 @@ func (c *consumer) serve(life context.Context) {
 			c.spot.yield(life)
 		default:
 			c.sweep()
+			if c.setsAside() {
+				c.spot.yield(life) // others may get what this consumer can't
+			}
 			// Calls that do not wait end here. The others wait together.
 			if atOnce := slices.DeleteFunc(pending, func(r *removal) bool { return r.wait }); len(atOnce) > 0 {
 				c.requests.Answer(c.nothing(), atOnce...)

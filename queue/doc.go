@@ -22,7 +22,7 @@
 //     reservation and its return each write the data once more.
 //   - A queue should be short. It works with 100,000 entries, but Java's tools (and others that
 //     limit answers to 1 MB) can list only some 50,000. A busy consumer lists the queue four to ten
-//     times a second.
+//     times a second, and once for each item that it gives back without an option.
 //   - A path takes 2,146,435,072 entries in its life (24 days at 1,000 a second). Then offers fail
 //     with [protocol.ErrSequenceExhausted]. Use another path, or delete the drained queue while no
 //     client uses it.

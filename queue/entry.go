@@ -262,6 +262,19 @@ func (p *place) arrival(s *recipe.Session, data []byte, m move) []any {
 	return append(ops, p.setting(s, node, data, -1))
 }
 
+// longestReturn returns the size of the largest transaction that puts back an entry without data.
+func (p *place) longestReturn(s *recipe.Session) int {
+	const number = "0000000000"
+	owner := s.NewOwner().String()
+	id := layout.DeadID(owner + "-" + number)
+	record := layout.Record{
+		ID: id, Node: layout.MovedEntry(id) + number, Since: math.MaxInt64, Attempts: math.MaxInt32, Returns: returnVersions - 2,
+		Reason: strings.Repeat(`"`, layout.ReasonLength(s.RequestLimit())),
+	}
+	from := p.deletion(s, heldNode+"/"+owner+"/"+number+","+id, 0)
+	return recipe.MultiSize(append(p.arrival(s, nil, move{record: record}), from)...)
+}
+
 // relocate moves an entry that was read to p, in one transaction. If the entry is not at its old
 // place any more, relocate returns [zk.ErrNoNode] or [zk.ErrBadVersion]. It creates directories as
 // needed. If the entry's place is taken, the entry goes to the tail. If a record is in the way, the
@@ -296,12 +309,14 @@ func (p *place) relocate(ctx context.Context, s *recipe.Session, from *place, r 
 			m.due++
 		// The record has lost its entry, or a container has begun its numbers again.
 		case failed == len(sweep):
-			sweep = []any{p.deletion(s, returnedPath(m.record.ID), 0)}
+			sweep = []any{p.deletion(s, returnedPath(m.record.ID), -1)}
 		default:
 			m.tail = true
 		}
 	}
 }
+
+const forMoves = 1 << 19 // numbers behind those for offers
 
 // numbered returns an error if the queue has no numbers left for a move.
 func (p *place) numbered(ctx context.Context, s *recipe.Session) error {
@@ -309,7 +324,8 @@ func (p *place) numbered(ctx context.Context, s *recipe.Session) error {
 	if err != nil || stat == nil {
 		return err
 	}
-	if next := layout.NextSequence(stat); next > layout.MaxSequence || next < 0 {
+	// Entries that were offered before the last number can still move.
+	if next := layout.NextSequence(stat); next > layout.MaxSequence+forMoves || next < 0 {
 		return fmt.Errorf("%w: of the entries at %s", protocol.ErrSequenceExhausted, p.path)
 	}
 	return nil

@@ -213,6 +213,12 @@ func (c *consumer) setAside(node string, err error) {
 	}
 }
 
+func (c *consumer) setsAside() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.aside) > 0
+}
+
 // nothing returns the error of a call that finds nothing and doesn't wait. The next call tries
 // entries that were set aside.
 func (c *consumer) nothing() error {

@@ -83,7 +83,7 @@ func (q *Queue) Peek(ctx context.Context) ([]byte, error) {
 }
 
 // List yields the entries (with reserved and delayed entries) in the order of delivery, as of a
-// moment after the loop began. It leaves out entries that are gone when List reads them. It can
+// moment after the loop began. Reserved and delayed entries stand where they were offered. It leaves out entries that are gone when List reads them. It can
 // miss an entry that is reserved or given back meanwhile. A path that does not exist has no
 // entries.
 //
@@ -212,9 +212,14 @@ func (q *Queue) Remove(ctx context.Context, id string) error {
 				return op.missing("there is no entry " + id)
 			}
 
-			_, err = q.end(ctx, s, t)
-			// Otherwise the entry has moved, so we look for it again.
-			if ignore(err, zk.ErrBadVersion, zk.ErrNoNode) != nil || err == nil {
+			_, err = transact(ctx, s, func() []any { return q.removal(s, t) }, func() {}, func(ctx context.Context) (bool, error) {
+				op.executed = true
+				gone, err := q.isGone(ctx, s, t)
+				return gone, ignore(err, zk.ErrNoAuth)
+			})
+			// If the answer was lost, or the entry was not there any more, it may have moved. So we
+			// look for it again.
+			if err == nil && !op.executed || ignore(err, zk.ErrBadVersion, zk.ErrNoNode) != nil {
 				return err
 			}
 		}
@@ -283,11 +288,12 @@ func (q *Queue) operate(ctx context.Context, id string, do func(*recipe.Session,
 // (even if it has moved).
 func (o *operation) find(ctx context.Context, s *recipe.Session, id string) (*reading, error) {
 	r, err := o.read(ctx, s, found{Entry: withID(id), node: "/" + id})
-	for errors.Is(err, zk.ErrNoNode) {
+	for n := 1; errors.Is(err, zk.ErrNoNode); n++ {
 		entries, steady, failed := o.queue.list(ctx, s)
 		i := slices.IndexFunc(entries, func(f found) bool { return f.ID == id })
 		switch {
-		case failed != nil, i < 0 && steady:
+		// In a busy queue no listing is steady, but the entry doesn't move all the time.
+		case failed != nil, i < 0 && (steady || n == snapshots):
 			return nil, failed
 		case i >= 0:
 			r, err = o.read(ctx, s, entries[i])

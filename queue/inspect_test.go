@@ -1,6 +1,8 @@
 package queue_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -193,5 +195,45 @@ func TestLookingMeetsErrors(t *testing.T) {
 		link.Fail(recipestest.OpMulti, "", int32(zkwire.CodeNoNode), 1)
 		require.ErrorContains(t, q.Free(t.Context(), it.ID()), "not reserved any more")
 		require.NoError(t, it.Ack(t.Context()))
+	})
+}
+
+// The request of a Remove is lost, and the entry moves before the client can look. The Remove goes
+// on until the entry is gone, and it ends in a busy queue without that entry.
+func TestRemoveFollowsAnEntryThatMoves(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		other := b.queue()
+		for _, reserved := range []bool{false, true} {
+			offer(t, q, "a", "b")
+			id := list(t, q)[0].ID
+			var it *queue.Item
+			if reserved {
+				it = b.reserve(other)
+			}
+			when(link, first("delete"), func() {
+				link.Cut()
+				defer link.Heal()
+				if reserved {
+					require.NoError(t, it.Nack(t.Context()))
+				} else {
+					it = b.reserve(other)
+				}
+			})
+			require.NoError(t, q.Remove(t.Context(), id))
+			require.Equal(t, []string{"b"}, drain(t, t.Context(), q))
+			require.Error(t, it.Ack(t.Context()))
+		}
+
+		ctx, stop := context.WithCancel(t.Context())
+		link.Delay(time.Millisecond)
+		offer(t, q, "x")
+		busy := suite.Later(func() error {
+			return other.Consume(ctx, 2, func(context.Context, *queue.Item) error { return errors.New("again") })
+		})
+		require.ErrorIs(t, q.Remove(t.Context(), "qn-0000009999"), zk.ErrNoNode)
+		stop()
+		require.NoError(t, suite.Wait(t, busy))
+		require.NoError(t, q.Remove(t.Context(), list(t, q)[0].ID))
 	})
 }

@@ -71,7 +71,7 @@ func (it *Item) Check() *zk.CheckVersionRequest { return it.grant.Check() }
 // a new ID).
 func (it *Item) ID() string { return it.claim.record.ID }
 
-// Data returns the data as offered.
+// Data returns the data as offered. You must not change it, because it may go back.
 func (it *Item) Data() []byte { return it.claim.data }
 
 // Since returns when the item was first offered, by the server's clock (in milliseconds). Moves by

@@ -731,3 +731,127 @@ func TestRecordsOfEntriesThatAreTakenElsewhereAreSwept(t *testing.T) {
 		require.NoError(t, it.Ack(t.Context()))
 	})
 }
+
+// Delayed entries come in the order in which they are due, whether a consumer works meanwhile or
+// comes later. They come even if the queue has no numbers left for offers.
+func TestOrderOfDelayedEntries(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		bubble(t, func(t *testing.T, b *bench) {
+			link, q := b.linked()
+			link.Delay(time.Millisecond)
+			producer, n := b.queue(), 100
+			offer(t, producer, "first")
+			require.Equal(t, []string{"first"}, drain(t, t.Context(), q))
+			got := suite.Later(func() (got []string) {
+				for range n {
+					if late {
+						time.Sleep(10 * time.Second)
+						late = false
+					}
+					data, _ := q.Take(t.Context())
+					got = append(got, string(data))
+				}
+				return got
+			})
+			for _, data := range numbered(0, n) {
+				_, err := producer.OfferAfter(t.Context(), time.Second, data)
+				require.NoError(t, err)
+				time.Sleep(10 * time.Millisecond)
+			}
+			require.NoError(t, b.srv.Embedded().SetSequence(b.path, 1<<31-1<<20+1))
+			require.Equal(t, texts(numbered(0, n)), suite.Wait(t, got))
+			require.ErrorIs(t, offerX(t.Context(), b.queue()), protocol.ErrSequenceExhausted)
+		})
+	}
+}
+
+// Foreign nodes and records in the way stop nobody.
+func TestForeignNodesInTheWay(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		lasting(t, b.client, b.path+"/item-.-0000000001")
+		lasting(t, b.client, b.path+"/item-..-0000000001")
+		offer(t, q, "a", "b")
+		it := b.reserve(q)
+		record := lasting(t, b.client, b.path+"/zkrecipes/returned/"+it.ID())
+		_, err := b.conn().Set(record, []byte("x"), -1)
+		require.NoError(t, err)
+		require.NoError(t, it.Nack(t.Context()))
+		it = b.reserve(q)
+		require.NoError(t, it.Nack(t.Context(), queue.AtTail()))
+		create(t, b.client, record+"/child", "", zk.PermAll)
+		data, err := q.Poll(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "b", string(data))
+		_, err = q.TryReserve(t.Context())
+		require.ErrorIs(t, err, zk.ErrNotEmpty)
+		require.ErrorIs(t, poll(t.Context(), q), zk.ErrNotEmpty)
+		require.NoError(t, b.conn().Delete(record+"/child", -1))
+		require.Equal(t, []string{"a"}, drain(t, t.Context(), q))
+	})
+}
+
+// Under a full quota a request is lost, and an operator ends the claim before the client can look.
+// Nothing is said to be done that was not.
+func TestLostRequestUnderAnExceededQuota(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		offer(t, q, "a")
+		it := b.reserve(q)
+		link.FailPart(3, -125)
+		deletions := 0
+		when(link, func(operations []string) bool {
+			if first("delete")(operations) {
+				deletions++
+			}
+			return deletions == 2
+		}, func() {
+			link.Cut()
+			defer link.Heal()
+			require.NoError(t, queue.New(b.client, b.path).Remove(t.Context(), it.ID()))
+		})
+		err := it.Ack(t.Context(), &zk.SetDataRequest{Path: b.path, Data: []byte("done"), Version: -1})
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+	})
+}
+
+// The records of entries that another library took are swept by any session, in the end.
+func TestSweepIsRepeated(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		for _, gone := range []bool{false, true} {
+			c := b.srv.Client(t)
+			q := queue.New(c, b.path)
+			offer(t, q, "a")
+			it := b.reserve(q)
+			require.NoError(t, it.Nack(t.Context()))
+			require.NoError(t, b.conn().Delete(b.path+"/"+it.ID(), -1))
+			link, other := b.linked()
+			if gone {
+				c.Close()
+				q = other
+			}
+			link.Fail(recipestest.OpGetChildren, b.path+"/zkrecipes/returned", -102, 1)
+			for range 3 {
+				require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
+				time.Sleep(time.Minute)
+			}
+			require.Empty(t, children(t, b.client, b.path+"/zkrecipes/returned"))
+		}
+	})
+}
+
+// An item that goes elsewhere costs no listing.
+func TestListingsOfAConsumerThatGivesBack(t *testing.T) {
+	for _, option := range []queue.NackOption{queue.AtTail(), queue.After(time.Second)} {
+		bubble(t, func(t *testing.T, b *bench) {
+			link, q := b.linked()
+			fill(t, b.queue(), 100)
+			for range 100 {
+				require.NoError(t, b.reserve(q).Nack(t.Context(), option))
+			}
+			require.Less(t, link.Count(recipestest.OpGetChildren), 20)
+			time.Sleep(2 * time.Second)
+			require.Len(t, drain(t, t.Context(), q), 100)
+		})
+	}
+}

@@ -12,7 +12,7 @@ type Option func(*Queue) error
 // WithMaxLength makes the offering verbs fail with [ErrFull] if the queue would get more than n
 // entries. ([Queue.OfferWait] waits instead.) All children of the queue's node count (whatever
 // their names) except the node of its records. Reserved and delayed entries don't count, so an item
-// that comes back can make the queue longer. Producers without a maximum length can exceed it.
+// that comes back or is redriven can make the queue longer. Producers without a maximum length can exceed it.
 // Their entries count when they are seen.
 //
 // With room for less than a thousand entries, the bound is exact among the producers that set it.
@@ -47,7 +47,8 @@ func WithMaxLength(n int) Option {
 // its place. The next consumer that gets it sets it aside, delivers others and warns the logger. It
 // tries again from time to time.
 //
-// dead must belong to the same ensemble and chroot.
+// dead must belong to the same ensemble and chroot. If its node is missing, the node gets the ACL
+// of this queue's client.
 func WithDeadLetter(dead *Queue, attempts int) Option {
 	return func(q *Queue) error {
 		if attempts < 1 {

@@ -96,9 +96,13 @@ type site struct {
 	session  *recipe.Session
 	returned atomic.Bool   // this session has put an entry back
 	unswept  atomic.Bool   // since the last sweep, too
+	returns  int           // size of the transaction that puts back an empty entry, at most
 	coming   atomic.Int32  // entries that this session is about to put back
 	came     chan struct{} // ready when coming has shrunk
 }
+
+// canReturn reports whether a reserved entry with this data could be put back.
+func (p *site) canReturn(data []byte) bool { return p.returns+len(data) <= p.session.RequestLimit() }
 
 // report reports an event of n entries, of any number of callers.
 func (p *site) report(kind protocol.EventKind, n int, err error) {

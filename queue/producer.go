@@ -137,14 +137,12 @@ func (p *producer) fail(err error, offers ...*offer) {
 	p.offers.Answer(err, offers...)
 }
 
-// fits returns an error if an entry leaves no room for its record.
+// fits returns an error if an entry leaves no room for what a reservation adds.
 func (p *producer) fits(items [][]byte) error {
-	limit := p.session.RequestLimit()
 	for _, data := range items {
-		size := layout.RecordRoom(limit) + 2*len(p.path) +
-			recipe.MultiSize(p.creation(p.session, heldNode, data, 0), p.deletion(p.session, heldNode, 0))
-		if size > limit {
-			return fmt.Errorf("%w: %d bytes with what a reservation adds, and %d are the limit", protocol.ErrTooLarge, size, limit)
+		if !p.canReturn(data) {
+			return fmt.Errorf("%w: %d bytes with what a reservation adds, and %d are the limit",
+				protocol.ErrTooLarge, p.returns+len(data), p.session.RequestLimit())
 		}
 	}
 	return nil
@@ -201,6 +199,7 @@ func (p *producer) glance(life context.Context) error {
 	// The next transaction finds that the queue is gone, and creates it.
 	if stat == nil {
 		p.next = -1
+		p.bound.read(0)
 		return nil
 	}
 
@@ -285,7 +284,7 @@ func (p *producer) load() (offers []*offer, ops []any) {
 		creates := p.creates(o)
 		switch {
 		// This offer and those behind it wait, so that no offer overtakes another.
-		case most > 0 && p.bound.length+n+len(o.items) > most:
+		case most > 0 && p.bound.length+n+o.numbers() > most:
 			return false
 		case n > 0 && p.next+int64(n+o.numbers()) > layout.MaxSequence:
 			return false

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -26,7 +27,10 @@ type returner struct {
 	said    bool      // that some entries can't be put back
 }
 
-const retryAfter = time.Second
+const (
+	retryAfter     = time.Second
+	returnedAtOnce = 64 // so that callers needn't wait for thousands of delayed entries
+)
 
 // glance looks before the first claim of a session. After that it looks as often as listings are
 // checked.
@@ -173,7 +177,8 @@ func (r *returner) search(life context.Context) (entries []found, dirs []string,
 		}
 
 		for _, f := range besideIn(dir, delayed) {
-			if due := time.UnixMilli(f.due); !due.After(now) {
+			// Entries that have to wait for their turn are due at once.
+			if due := time.UnixMilli(f.due); !due.After(now) && len(entries) < returnedAtOnce {
 				entries = append(entries, f)
 			} else {
 				r.wakeAt(due)
@@ -197,30 +202,50 @@ func (r *returner) wakeAt(t time.Time) {
 // putBack puts back entries that are reserved or delayed. It skips entries that this client may not
 // read or move.
 func (r *returner) putBack(life context.Context, entries []found) error {
-	r.returned.Store(true)
-	if len(entries) > 0 {
-		r.unswept.Store(true)
+	if len(entries) == 0 {
+		r.said = false
+		return nil
 	}
-	refusals, err := recipe.ReadAll(entries, func(f found) (refusal, err error) {
-		e, err := r.read(life, r.session, f)
-		// A node without a record is not ours.
-		if err == nil && e.recorded {
-			err = r.relocate(life, r.session, &r.place, e, move{record: e.record})
-		}
-
+	r.returned.Store(true)
+	r.unswept.Store(true)
+	var mu sync.Mutex
+	var why error // some entries can't go back
+	harmless := func(f found, err error) error {
 		if errors.Is(err, zk.ErrNoAuth) {
-			return fmt.Errorf("%s: %w", f.node, err), nil
+			mu.Lock()
+			defer mu.Unlock()
+			why, err = fmt.Errorf("%s: %w", f.node, err), nil
 		}
-
 		// If the node is gone, another client was faster.
-		return nil, err
+		return ignore(err, zk.ErrNoNode)
+	}
+
+	fresh, err := recipe.ReadAll(entries, func(f found) (*reading, error) {
+		e, err := r.read(life, r.session, f)
+		switch {
+		case err != nil:
+			return nil, harmless(f, err)
+		// A node without a record is not ours.
+		case !e.recorded:
+			return nil, nil
+		case e.record.Node == "":
+			return e, nil
+		}
+		return nil, harmless(f, r.relocate(life, r.session, &r.place, e, move{record: e.record}))
 	})
+
+	// Entries without a place get one in the order in which they move.
+	for _, e := range fresh {
+		if e != nil && err == nil {
+			err = harmless(e.found, r.relocate(life, r.session, &r.place, e, move{record: e.record}))
+		}
+	}
 
 	if err != nil && r.session.Err() != nil {
 		return err
 	}
 
-	why := cmp.Or(append(refusals, err)...)
+	why = cmp.Or(why, err)
 	if why != nil && !r.said {
 		r.recipe.Logger().Warn("queue entries not put back yet", "path", r.path, "error", why)
 	}
@@ -245,8 +270,8 @@ func (p *site) sweep() {
 	}
 
 	p.session.Go(func(life context.Context, work *recipe.Session) {
-		records, _, _ := p.children(life, work, returnedNode)
-		if len(records) == 0 {
+		records, _, err := p.children(life, work, returnedNode)
+		if err == nil && len(records) == 0 {
 			return
 		}
 
@@ -260,6 +285,9 @@ func (p *site) sweep() {
 			if steady && !there[id] {
 				p.deleteNode(life, work, returnedPath(id))
 			}
+		}
+		if err != nil || !steady {
+			p.unswept.Store(true)
 		}
 	})
 }

@@ -215,3 +215,26 @@ func TestOrderOfLargeEntries(t *testing.T) {
 		})
 	}
 }
+
+// An entry that could not be given back (eight times, with a long reason) can't be reserved.
+func TestReservationLeavesRoomForTheReturn(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		reserved := 0
+		for short := 500; short < 16<<10; short *= 2 {
+			_, err := b.conn().Create(b.path+"/qn-0000000000", make([]byte, 1<<20-1-short), 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+			for range 8 {
+				it, err := q.TryReserve(t.Context())
+				if errors.Is(err, protocol.ErrTooLarge) {
+					break
+				}
+				require.NoError(t, err)
+				require.NoError(t, it.Nack(t.Context(), queue.Because(errors.New(strings.Repeat(`"`, 5000)))))
+				reserved++
+			}
+			require.Len(t, drain(t, t.Context(), q), 1)
+		}
+		require.Equal(t, 8, reserved)
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -85,15 +86,13 @@ func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, 
 // they were not removed. If its error wraps [zk.ErrNoNode], other entries can be tried.
 func (c *consumer) takeAway(ctx context.Context, claims []*claim) (data [][]byte, err error) {
 	err = c.settle(ctx, nil, claims)
-	failed := refusedAt(err)
 	var ids []string
+	var entries []*reading
 	for _, cl := range claims {
-		ids, data = append(ids, cl.ID), append(data, cl.data)
-		n := len(c.removal(c.session, &cl.reading))
-		if failed >= 0 && failed < n {
-			err = c.missed(cl.Node, err)
-		}
-		failed -= n
+		ids, data, entries = append(ids, cl.ID), append(data, cl.data), append(entries, &cl.reading)
+	}
+	if failed := refusedAt(err); failed >= 0 {
+		err = c.missed(c.refusedEntry(entries, 0, failed).Node, err)
 	}
 
 	switch {
@@ -111,6 +110,16 @@ func (c *consumer) takeAway(ctx context.Context, claims []*claim) (data [][]byte
 
 	c.letGo(claims...)
 	return data, err
+}
+
+// refusedEntry returns the entry that the operation with this index is about, if each entry has its
+// removal and then so many operations more.
+func (c *consumer) refusedEntry(entries []*reading, more, failed int) *reading {
+	i := slices.IndexFunc(entries, func(r *reading) bool {
+		failed -= len(c.removal(c.session, r)) + more
+		return failed < 0
+	})
+	return entries[i]
 }
 
 // missed returns the error of an entry that could not be removed. If other entries can be tried,

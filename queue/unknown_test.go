@@ -267,6 +267,7 @@ func TestLookThatIsRefusedEndsTheCall(t *testing.T) {
 		offer(t, b.queue(), "x")
 		it := b.reserve(b.queue())
 		require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
+		synctest.Wait() // the session has looked for records to sweep
 		when(link, first("sync"), func() {
 			require.NoError(t, it.Nack(t.Context()))
 			consumer := b.path + "/zkrecipes/consumers/" + children(t, b.client, b.path+"/zkrecipes/consumers")[0]

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -200,5 +201,24 @@ func TestLostEntryThatCannotBeMoved(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "a", string(data))
 		require.InDelta(t, tries, time.Since(began).Seconds(), 2)
+	})
+}
+
+// Consumers that may not read an entry let those behind them look.
+func TestWaitersWithoutRightsLetOthersLook(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		ctx, stop := context.WithCancel(t.Context())
+		var waiting suite.Group
+		wait := func(c *protocol.Client) {
+			waiting.Go(func() error { defer stop(); _, err := queue.New(c, b.path).Take(ctx); return err })
+			time.Sleep(time.Second)
+		}
+		for range 3 {
+			wait(b.srv.Client(t))
+		}
+		wait(b.srv.Client(t, protocol.WithAuth("digest", []byte("u:p"))))
+		_, err := b.conn().Create(b.path+"/qn-", []byte("x"), zk.FlagSequence, zk.DigestACL(zk.PermAll, "u", "p"))
+		require.NoError(t, err)
+		waiting.Wait()
 	})
 }

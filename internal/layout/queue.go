@@ -75,7 +75,8 @@ func parseAt(node string, i int, priorities bool) (e Entry, ok bool) {
 		priority, ok := parseNumber(rest)
 		e.Priority = int(priority)
 		return e, ok
-	case kind == queueMoved && rest != "":
+	// The record of a moved entry has its ID as its name.
+	case kind == queueMoved && rest != "" && rest != "." && rest != "..":
 		// A moved entry keeps its priority, which its ID has.
 		e.ID = rest
 		if of, ok := ParseEntry(rest, true); ok {
@@ -158,9 +159,6 @@ type Origin struct {
 
 // ReasonLength returns how many bytes of a reason a record keeps, if requests have this limit.
 func ReasonLength(limit int) int { return min(4<<10, limit/16) }
-
-// RecordRoom returns more bytes than a record needs, except for the paths in it.
-func RecordRoom(limit int) int { return 400 + 2*ReasonLength(limit) }
 
 // WithReason returns r with another reason, cut off after most bytes.
 func (r Record) WithReason(reason string, most int) Record {
