@@ -253,9 +253,10 @@ func (s *settler) putBack(ctx context.Context, work *recipe.Session, c *claim, t
 	return s.ended(err, c)
 }
 
-// letGo puts back claims that no caller got, in the background. The next round waits for the first
-// attempt, so that it sees these entries.
-func (s *settler) letGo(claims ...*claim) {
+// letGo blocks until the claims that no caller got are back, so that the next round sees their
+// entries. If one can't go back now, it tries on in the background.
+func (s *settler) letGo(life context.Context, claims ...*claim) {
+	var wait sync.WaitGroup
 	for _, c := range claims {
 		if c.owner == "" {
 			// It may still be there, before entries that are read ahead.
@@ -264,30 +265,22 @@ func (s *settler) letGo(claims ...*claim) {
 			continue
 		}
 
-		s.coming.Add(1)
-		s.session.Go(func(life context.Context, work *recipe.Session) {
-			s.giveUp(life, work, c, c.before(), func() {
-				s.coming.Add(-1)
-				select {
-				case s.came <- struct{}{}:
-				default:
-				}
-			})
+		wait.Go(func() {
+			if err := s.putBack(life, s.session, c, &s.place, move{record: c.before()}); err != nil && err != errGone {
+				s.session.Go(func(life context.Context, work *recipe.Session) { s.giveUp(life, work, c, c.before()) })
+			}
 		})
 	}
+	wait.Wait()
 }
 
 const firstPause = 10 * time.Millisecond
 
 // giveUp puts the entry of a claim back to its place. It tries until that succeeds, the claim is
-// gone or the session ends. It calls tried after the first attempt.
-func (s *settler) giveUp(life context.Context, work *recipe.Session, c *claim, record layout.Record, tried func()) {
+// gone or the session ends.
+func (s *settler) giveUp(life context.Context, work *recipe.Session, c *claim, record layout.Record) {
 	for pause := firstPause; life.Err() == nil; pause = min(2*pause, time.Minute) {
 		err := s.putBack(life, work, c, &s.place, move{record: record})
-		if pause == firstPause {
-			tried()
-		}
-
 		if err == nil || err == errGone || s.session.Err() != nil {
 			return
 		}
@@ -409,7 +402,7 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 	if c.session.Err() == nil && (lost || errors.Is(err, protocol.ErrUncertain)) {
 		// Claims that exist go back, also if an operator has ended the first of them meanwhile. The
 		// others don't matter.
-		c.letGo(claims...)
+		c.letGo(life, claims...)
 	} else {
 		held.claims.Add(-int64(n))
 	}

@@ -94,15 +94,6 @@ func (c *consumer) round(life context.Context, pending []*removal) (found bool, 
 		}
 	}
 
-	// Entries that go back to their places must be there before we look.
-	for c.coming.Load() > 0 {
-		select {
-		case <-c.came:
-		case <-life.Done():
-			return false, c.session.Err()
-		}
-	}
-
 	entries, err := c.find(life, min(need, maxOps), atOnce)
 	if err != nil || len(entries) == 0 {
 		return false, err
@@ -121,12 +112,12 @@ func (c *consumer) round(life context.Context, pending []*removal) (found bool, 
 		return true, nil
 	}
 
-	c.hand(reserve, claims)
+	c.hand(life, reserve, claims)
 	return true, nil
 }
 
 // hand gives claims to the pending requests that want such claims.
-func (c *consumer) hand(reserved bool, claims []*claim) {
+func (c *consumer) hand(life context.Context, reserved bool, claims []*claim) {
 	given := c.requests.Collect(func(r *removal, room *batch.Room) bool {
 		n := min(r.max, len(claims))
 		if n == 0 || r.reserve != reserved {
@@ -140,7 +131,7 @@ func (c *consumer) hand(reserved bool, claims []*claim) {
 	for _, r := range c.requests.Answer(nil, given...) {
 		claims = append(claims, r.claims...)
 	}
-	c.letGo(claims...)
+	c.letGo(life, claims...)
 }
 
 // linger keeps the place in line for a moment without callers. It keeps the presence a little

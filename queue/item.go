@@ -230,7 +230,7 @@ func (it *Item) carryOut(life context.Context, work *recipe.Session) error {
 		}
 
 		// An item that has ended must not stay reserved, whatever the reason.
-		u.giveUp(life, work, c, failed, func() {})
+		u.giveUp(life, work, c, failed)
 	case errors.Is(err, context.Canceled) && !errors.Is(err, protocol.ErrUncertain):
 		// This is the end of life, which ends with the session.
 		err = u.session.Err()
@@ -279,7 +279,7 @@ func (it *Item) toDeadLettersLate(life context.Context, work *recipe.Session) er
 			u.setAside(record.Node, fmt.Errorf("move to the dead letters at %s: %w", it.queue.deadLetters.path, err))
 		}
 
-		u.letGo(it.claim)
+		u.letGo(life, it.claim)
 	}
 
 	return nil
@@ -351,7 +351,7 @@ func (q *Queue) itemFor(ctx context.Context, u *under, c *claim) (*Item, error) 
 	var err error
 	it.grant, err = q.reserves.NewNamedGrant(ctx, u.of, q.path+c.node, c.stat.Czxid, it.carryOut)
 	if err != nil {
-		u.letGo(c)
+		u.session.Go(func(life context.Context, work *recipe.Session) { u.giveUp(life, work, c, c.before()) })
 		return nil, err
 	}
 
@@ -361,7 +361,7 @@ func (q *Queue) itemFor(ctx context.Context, u *under, c *claim) (*Item, error) 
 			// Another client has ended the item, or the session has ended. But if the claim only
 			// can't be seen any more (for lack of a permission), it is still there and must go
 			// back.
-			u.session.Go(func(life context.Context, work *recipe.Session) { u.giveUp(life, work, c, c.record, func() {}) })
+			u.session.Go(func(life context.Context, work *recipe.Session) { u.giveUp(life, work, c, c.record) })
 		}
 	})
 

@@ -94,11 +94,9 @@ func (p *place) deleteNode(ctx context.Context, s *recipe.Session, node string) 
 type site struct {
 	place
 	session  *recipe.Session
-	returned atomic.Bool   // this session has put an entry back
-	unswept  atomic.Bool   // since the last sweep, too
-	returns  int           // size of the transaction that puts back an empty entry, at most
-	coming   atomic.Int32  // entries that this session is about to put back
-	came     chan struct{} // ready when coming has shrunk
+	returned atomic.Bool // this session has put an entry back
+	unswept  atomic.Bool // since the last sweep, too
+	returns  int         // size of the transaction that puts back an empty entry, at most
 }
 
 // canReturn reports whether a reserved entry with this data could be put back.

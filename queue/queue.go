@@ -72,7 +72,7 @@ func (q *Queue) under(s *recipe.Session) *under {
 	defer q.mu.Unlock()
 	if q.current == nil || q.current.of != s {
 		c := recipe.Shared(s, sharing{path: q.path, priorities: q.priorities}, func() *consumer {
-			return newConsumer(&site{place: q.place, session: s.Background(), came: make(chan struct{}, 1)})
+			return newConsumer(&site{place: q.place, session: s.Background()})
 		})
 
 		p := recipe.Shared(s, sharing{q.path, q.priorities, q.offering}, func() *producer {

@@ -108,7 +108,7 @@ func (c *consumer) takeAway(ctx context.Context, claims []*claim) (data [][]byte
 		data = nil
 	}
 
-	c.letGo(claims...)
+	c.letGo(ctx, claims...)
 	return data, err
 }
 
