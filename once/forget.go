@@ -59,7 +59,9 @@ func (o *Once) forgetOldest(ctx context.Context, s *recipe.Session, now int64) e
 		}
 	}
 
-	for chunk := range slices.Chunk(old, 100) {
+	// Each record has two nodes at most, and a name is never longer than three times its key.
+	each := 2 * (recipe.MultiSize(&zk.DeleteRequest{Path: s.Path(o.openPath(""))}) + 3*maxKey)
+	for chunk := range slices.Chunk(old, min(max(s.RequestLimit()/each, 2)-1, 100)) {
 		// A key that was forgotten meanwhile and has run again has a new record, which must stay.
 		// Each new record changes the directory, so the transaction fails if there is another now.
 		dir, err := s.Exists(ctx, o.donesPath())

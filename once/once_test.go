@@ -161,7 +161,8 @@ func TestKeysAreChangedByHand(t *testing.T) {
 	})
 }
 
-// If a quota fills up while fn runs, fn must not run twice.
+// If a quota fills up while fn runs, or only a smaller request than the record's would fit, fn must
+// not run twice.
 func TestQuotaRefusesARunBeforeItAndNotAfterIt(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c, link := srv.Root(t)+"/once", srv.Client(t), srv.Link(t)
@@ -176,6 +177,11 @@ func TestQuotaRefusesARunBeforeItAndNotAfterIt(t *testing.T) {
 		requireDone(t, do(t, o, "key", never))
 		require.Equal(t, []string{"first", "key"}, suite.Children(t, c, path+"/done"))
 		require.Len(t, keys(t, o), 2)
+		for limit := 1024; limit < 2048; limit += 64 {
+			o := once.New(srv.Client(t, protocol.WithRequestLimit(limit)), path)
+			tight := do(t, o, strings.Repeat("k", 200)+fmt.Sprint(limit), nothing)
+			require.True(t, !tight.ran || tight.err == nil, "%d: %v", limit, tight.err)
+		}
 	})
 }
 
@@ -270,11 +276,12 @@ func TestOldKeysAreForgotten(t *testing.T) {
 	})
 }
 
-// With many keys, a call forgets only once a tenth too many have come. That call reads all of them.
+// With many keys, a call forgets only once a tenth too many have come. That call reads all of them,
+// and forgets in as many requests as the limit demands.
 func TestForgettingIsRare(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/once", srv.Link(t)
-		c := link.Client(t)
+		c := link.Client(t, protocol.WithRequestLimit(4096))
 		const keep = 500
 		runs := func(o *once.Once, from, to int) int {
 			reads := link.Count(recipestest.OpGetData)

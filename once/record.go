@@ -135,8 +135,8 @@ func (o *Once) record(ctx context.Context, g *recipe.Grant, name string) error {
 	for {
 		_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return recipe.Multi(c, ops...) }, isRecorded)
 		switch {
-		case errors.Is(err, protocol.ErrQuotaExceeded) && len(ops) > 2:
-			ops = ops[:2] // no quota refuses a deletion
+		case (errors.Is(err, protocol.ErrQuotaExceeded) || errors.Is(err, protocol.ErrTooLarge)) && len(ops) > 2:
+			ops = ops[:2] // no quota refuses a deletion, and the request that made the record was larger
 			continue
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
