@@ -146,8 +146,11 @@ func TestKeysAreChangedByHand(t *testing.T) {
 		requireDone(t, do(t, o, "by-hand", never))
 		require.Equal(t, "by-hand", keys(t, o)[0].Name)
 		require.ErrorIs(t, do(t, o, "failed", func(context.Context, *once.Run) error { return errFailed }).err, errFailed)
+		pauses := later(t, o, "failed", never)
+		calls(t, c, path, 1)
 		require.NoError(t, s.Delete(t.Context(), path+"/done/failed/open", -1))
 		requireDone(t, do(t, o, "failed", never))
+		requireDone(t, suite.Wait(t, pauses))
 
 		for _, key := range []string{"key", "by-hand", "failed"} {
 			require.NoError(t, o.Forget(t.Context(), key))
