@@ -421,5 +421,8 @@ func TestNodesThatWereNotUsedForLongestGoFirst(t *testing.T) {
 		there(1, 0, 1, 1, 1)
 		suite.Unlock(t, held)
 		there(1, 0, 1, 0, 1)
+		for i := range 600 { // more bytes than a session has room for
+			use(t, lock.New(w.c, fmt.Sprintf("%s%03000d", w.path, i), lock.WithLinger(time.Hour)))
+		}
 	})
 }

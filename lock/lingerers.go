@@ -12,6 +12,10 @@ import (
 // lookAgain is how often the nodes and their lines are read again, in case an event is missing.
 const lookAgain = time.Minute
 
+// crowded is how many bytes of ephemeral nodes a session has before only its latest node lingers.
+// From twice as many on, no recipe could create one.
+const crowded = 750_000
+
 // lingerers are the nodes of a session, and a view, that linger. It is safe for concurrent use.
 type lingerers struct {
 	mu      sync.Mutex // nothing blocks while it is held
@@ -30,6 +34,9 @@ func (ls *lingerers) add(k *kept, most int) (excess []*kept) {
 	k.place = ls.all.PushBack(k)
 	if !ls.looking {
 		ls.looking = k.session.Go(ls.look)
+	}
+	if k.session.EphemeralBytes() > crowded {
+		most = 1
 	}
 	for ls.all.Len() > most {
 		excess = append(excess, ls.all.Remove(ls.all.Front()).(*kept))

@@ -86,7 +86,8 @@ func WithLinger(d time.Duration) Option {
 
 // WithLingerLimit says how many nodes of a client may linger when this Mutex adds another node (see
 // [WithLinger]). The nodes that were not used for longest go, those in use with their lease. The
-// default is 1,000. Each view of a client (see [protocol.Client.With]) has its own count.
+// default is 1,000. Each view of a client (see [protocol.Client.With]) has its own count. Once half
+// of a session's room is used (see [protocol.ErrSessionFull]), only the latest node lingers.
 func WithLingerLimit(n int) Option {
 	return func(m *Mutex) error {
 		if n < 1 {
