@@ -204,7 +204,8 @@ func (m *Member) remove(ctx context.Context, s *recipe.Session, own *zk.Stat) er
 	}
 
 	if errors.Is(err, zk.ErrNoAuth) && s.Err() == nil {
-		return nil // we could read our own node, so this is another node
+		s.Gone(node) // we could read our own node, so this is another node
+		return nil
 	}
 	return err
 }
