@@ -12,10 +12,6 @@ import (
 // lookAgain is how often the nodes and their lines are read again, in case an event is missing.
 const lookAgain = time.Minute
 
-// crowded is how many bytes of ephemeral nodes a session has before only its latest node lingers.
-// From twice as many on, no recipe could create one.
-const crowded = 750_000
-
 // lingerers are the nodes of a session, and a view, that linger. It is safe for concurrent use.
 type lingerers struct {
 	mu      sync.Mutex // nothing blocks while it is held
@@ -35,7 +31,7 @@ func (ls *lingerers) add(k *kept, most int) (excess []*kept) {
 	if !ls.looking {
 		ls.looking = k.session.Go(ls.look)
 	}
-	if k.session.EphemeralBytes() > crowded {
+	if k.session.EphemeralBytes() > 750_000 { // from twice as many on, no recipe can create a node
 		most = 1
 	}
 	for ls.all.Len() > most {

@@ -70,7 +70,7 @@ func WithLocalQueue() Option {
 // [ErrLocked] though the lock is unused. Its contender has the lock given back all the same, so
 // that the next TryLock finds it free. A try of another library (create, list and delete) fails.
 // After two such tries the lock is left alone for a second, and the third try succeeds unless a
-// lease is held.
+// lease is held. (A try that comes while a lease writes with [Lease.Multi] may not count.)
 //
 // The node belongs to one Mutex: share the value, not only its path. A [Simple] cannot linger.
 func WithLinger(d time.Duration) Option {
