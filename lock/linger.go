@@ -16,9 +16,6 @@ const (
 	// overtaking is for how long callers may be granted a lock after another contender came for it.
 	overtaking = 100 * time.Millisecond
 
-	// patience is how long TryLock waits behind a contender that may linger.
-	patience = 250 * time.Millisecond
-
 	// defaultLingerLimit is how many nodes of a client linger, without [WithLingerLimit].
 	defaultLingerLimit = 1000
 
