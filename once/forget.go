@@ -139,7 +139,8 @@ func (o *Once) Done(ctx context.Context, key string) (bool, error) {
 }
 
 // Forget lets a key run again. If the key is not known, that's no error. A run in progress goes on
-// and makes the key done.
+// and makes the key done. While the server of another process lags behind, calls there still take
+// the key for done.
 //
 // Forget blocks until the server has answered (three requests) or ctx ends. It returns the errors
 // of [Once.Done].
