@@ -3,6 +3,7 @@ package barrier_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/barrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -142,7 +144,7 @@ func TestRemovalWhoseMarkerIsDeleted(t *testing.T) {
 func TestRemovalTakesOtherMarkersAlong(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link, ctx := srv.Root(t), srv.Link(t), suite.Within(t, 10*time.Second)
-		c, path := link.Client(t), root+"/b"
+		c, path := link.Client(t, protocol.WithRequestLimit(1024)), root+"/b"
 		link.Delay(10 * time.Millisecond)
 		b, operator := barrier.New(c, path), suite.Session(t, srv.Client(t))
 		require.NoError(t, b.Set(ctx))
@@ -150,7 +152,9 @@ func TestRemovalTakesOtherMarkersAlong(t *testing.T) {
 		require.ErrorIs(t, b.Remove(ctx), zk.ErrNotEmpty)
 		require.NoError(t, operator.Delete(ctx, path+"/child", -1))
 
-		require.NoError(t, operator.Create(ctx, path+"/their-remove", nil, zk.FlagPersistent))
+		for _, their := range []string{"their", strings.Repeat("long", 100), strings.Repeat("longer", 80)} { // not in one request
+			require.NoError(t, operator.Create(ctx, path+"/"+their+"-remove", nil, zk.FlagPersistent))
+		}
 		link.Fail(recipestest.OpGetChildren, path, int32(zkwire.CodeNoAuth), 1)
 		require.ErrorIs(t, b.Remove(ctx), zk.ErrNoAuth)
 		link.Fail(recipestest.OpMulti, "", int32(zkwire.CodeNotEmpty), 2) // as if others came meanwhile

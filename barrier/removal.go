@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -114,6 +115,14 @@ func (r *removal) removeMarked(ctx context.Context, marker string) error {
 	markers := []string{marker}
 	for r.session.Abandoned() == nil {
 		err := r.deleteWith(ctx, markers)
+		if errors.Is(err, protocol.ErrTooLarge) && len(markers) > 1 {
+			// The marker of another removal goes first. (That removal begins again.)
+			_, err = r.session.Multi(ctx, &zk.DeleteRequest{Path: markers[1], Version: -1})
+			if err == nil || errors.Is(err, zk.ErrNoNode) {
+				markers = slices.Delete(markers, 1, 2)
+				continue
+			}
+		}
 		if errors.Is(err, zk.ErrNoNode) && len(markers) == 1 {
 			return r.confirm(ctx)
 		} else if !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrNoNode) {

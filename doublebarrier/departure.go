@@ -44,8 +44,17 @@ func (e *Entry) depart(ctx context.Context, s *recipe.Session, node string) erro
 // outlast closes the gate in the background when the round ends, if the session has opened it.
 func (e *Entry) outlast(s *recipe.Session) {
 	if opener, _, _ := recipe.ParseOwner(e.gate.id + "-"); opener.Session == s.ID() {
-		s.Go(func(ctx context.Context, s *recipe.Session) { e.gate.awaitEnd(ctx, s, e.orphaned) })
+		e.gate.attend(s, e.orphaned)
 	}
+}
+
+// attend closes the gate in the background when the round ends, or notes that a member has.
+func (g *gate) attend(s *recipe.Session, long bool) {
+	s.Go(func(ctx context.Context, s *recipe.Session) {
+		if g.awaitEnd(ctx, s, long) == nil {
+			g.gone(s)
+		}
+	})
 }
 
 // leave deletes the member and counts that at the ID node. It returns how many have left so, or 0

@@ -24,11 +24,17 @@ func TestAllEnterAndLeaveTogether(t *testing.T) {
 		for _, n := range []int{1, 2, 7} {
 			path := srv.Root(t) + "/deep/down"
 			var all []*doublebarrier.Barrier
+			var sessions []*recipe.Session
 			for range n {
-				all = append(all, doublebarrier.New(srv.Client(t), path, n, doublebarrier.WithKeptRounds()))
+				c := srv.Client(t)
+				all = append(all, doublebarrier.New(c, path, n, doublebarrier.WithKeptRounds()))
+				sessions = append(sessions, suite.Session(t, c))
 			}
 			for number := range int64(5) {
 				require.Equal(t, number+1, round(t, all...))
+			}
+			for _, s := range sessions {
+				suite.Soon(t, func() bool { return s.EphemeralBytes() == 0 }, "no bytes are left")
 			}
 		}
 	})

@@ -83,6 +83,12 @@ func (g *gate) awaitEnd(ctx context.Context, s *recipe.Session, long bool) error
 	}
 }
 
+// gone notes that another client has removed the gate, perhaps of s.
+func (g *gate) gone(s *recipe.Session) {
+	s.Gone(g.idNode())
+	s.Gone(g.ready())
+}
+
 // close removes this gate and no other, after its round has ended. It does nothing if the ID node
 // is gone: then the gate was removed, or its opener's session has ended.
 func (g *gate) close(ctx context.Context, s *recipe.Session) error {
@@ -96,6 +102,7 @@ func (g *gate) close(ctx context.Context, s *recipe.Session) error {
 
 	_, err := multiOf(ctx, s, 1, ops)
 	if errors.Is(err, zk.ErrNoNode) {
+		g.gone(s)
 		err = nil
 	}
 	return err

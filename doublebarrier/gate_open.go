@@ -140,9 +140,11 @@ func (a *arrival) count(ctx context.Context, s *recipe.Session, r, opened record
 
 	answers, err := s.Multi(ctx, ops...)
 	if err == nil {
-		if g := b.parse(opened.Data(), answers[0].Stat).gate; g.has(a.own.Node) {
+		g := b.parse(opened.Data(), answers[0].Stat).gate
+		if g.has(a.own.Node) {
 			return g, nil
 		}
+		g.attend(s, false) // it has no Entry
 	} else if errors.Is(err, zk.ErrNodeExists) {
 		// A ready was created since the number was written. Without a number, all members read
 		// ready.

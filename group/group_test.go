@@ -170,7 +170,8 @@ func TestIdentityTakesTheNameOver(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link, c := srv.Root(t)+"/g", srv.Link(t), srv.Client(t)
 		pod := func(c *protocol.Client) *group.Group { return group.New(c, path, group.WithIdentity("pod")) }
-		first := join(t, pod(link.Client(t)), "a", "1")
+		earlier := link.Client(t)
+		first := join(t, pod(earlier), "a", "1")
 		for _, g := range []*group.Group{group.New(c, path), group.New(c, path, group.WithIdentity("other"))} {
 			_, err := g.TryJoin(t.Context(), "a", nil)
 			require.ErrorIs(t, err, group.ErrNameTaken)
@@ -187,6 +188,7 @@ func TestIdentityTakesTheNameOver(t *testing.T) {
 		joined(t, first, false)
 		time.Sleep(time.Minute)
 		require.False(t, first.Joined(), "it waits")
+		require.Zero(t, suite.Session(t, earlier).EphemeralBytes())
 		require.True(t, second.Joined())
 		require.ElementsMatch(t, []string{"a=2", "b="}, members(t, pod(c)))
 		leave(t, second)
@@ -207,6 +209,7 @@ func TestIdentityTakesTheNameOver(t *testing.T) {
 		time.Sleep(time.Second)
 		joined(t, first, true)
 		require.Len(t, suite.Children(t, c, path+"-identities"), 2)
+		require.NoError(t, suite.Session(t, c).Delete(t.Context(), path+"/a", -1)) // and as it leaves
 		leave(t, first, other)
 		require.Empty(t, suite.Children(t, c, path+"-identities"))
 	})

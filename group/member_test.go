@@ -138,8 +138,8 @@ func TestLeaveDoesNotDeleteTheNextMemberOfTheName(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := recipestest.Start(t, servers...)
 				path, link := srv.Root(t)+"/g", srv.Link(t)
-				other := group.New(srv.Client(t, opts...), path)
-				m := join(t, group.New(link.Client(t), path), "a", "")
+				c, other := link.Client(t), group.New(srv.Client(t, opts...), path)
+				m := join(t, group.New(c, path), "a", "")
 				time.Sleep(time.Second) // the node is watched
 				over := suite.At(link, step, func() { link.StallReplies() })
 				left := suite.Later(func() error { return m.Leave(t.Context()) })
@@ -149,6 +149,7 @@ func TestLeaveDoesNotDeleteTheNextMemberOfTheName(t *testing.T) {
 				link.Cut()
 				link.Heal()
 				require.NoError(t, suite.Wait(t, left), "step %d", step)
+				require.Zero(t, suite.Session(t, c).EphemeralBytes(), "step %d", step)
 				time.Sleep(time.Minute)
 				if err != nil {
 					require.ErrorIs(t, err, group.ErrNameTaken)

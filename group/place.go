@@ -85,6 +85,7 @@ func (m *Member) claim(ctx context.Context, s *recipe.Session) (place, error) {
 		if err == nil {
 			p.grant.AfterFunc(func() {
 				if errors.Is(p.grant.Err(), protocol.ErrLost) { // then remove is not called
+					m.removeIdentity(context.Background(), p.grant.Session())
 					free()
 				}
 			})
@@ -199,10 +200,12 @@ func (m *Member) remove(ctx context.Context, s *recipe.Session, own *zk.Stat) er
 		if now, err = s.Exists(ctx, node); err == nil && now != nil && now.Czxid == own.Czxid {
 			err = s.DeleteOnce(ctx, node, own.Czxid)
 		}
+		m.removeIdentity(ctx, s) // which is left if an operator has deleted the node alone
 	}
 
 	if errors.Is(err, zk.ErrNoAuth) && s.Err() == nil {
-		return nil // we could read our own node, so this is another node
+		s.Gone(node) // we could read our own node, so this is another node
+		return nil
 	}
 	return err
 }

@@ -174,7 +174,8 @@ func (ls *Leases) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, er
 	grants := make([]*recipe.Grant, len(ls.all))
 	for i, l := range ls.all {
 		grants[i] = l.grant
-		l.mutex.linger.receipts.Store(true)
+		l.mutex.linger.receipts.Add(1)
+		defer l.mutex.linger.receipts.Add(1)
 	}
 	return recipe.MultiHeld(ctx, grants, ops...)
 }

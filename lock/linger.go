@@ -16,9 +16,6 @@ const (
 	// overtaking is for how long callers may be granted a lock after another contender came for it.
 	overtaking = 100 * time.Millisecond
 
-	// patience is how long TryLock waits behind a contender that may linger.
-	patience = 250 * time.Millisecond
-
 	// defaultLingerLimit is how many nodes of a client linger, without [WithLingerLimit].
 	defaultLingerLimit = 1000
 
@@ -40,7 +37,7 @@ type linger struct {
 	most   int           // nodes of the client
 
 	lease    atomic.Pointer[recipe.Grant] // of the caller that has the ticket
-	receipts atomic.Bool                  // leases have written with Multi, which leaves nodes beside the lease's
+	receipts atomic.Int32                 // grows with each Multi of a lease, which can leave a node beside the lease's
 	waiting  atomic.Int32                 // callers that wait for the ticket
 
 	mu      sync.Mutex // protects the fields below, and some of a kept
@@ -176,7 +173,7 @@ func (l *linger) join(ctx context.Context, s *recipe.Session, r *line.Request, a
 		return nil, err
 	}
 
-	k := &kept{linger: l, session: s, used: true, listed: -1}
+	k := &kept{linger: l, session: s, used: true}
 	request := *r
 	request.Keep = func(remove removal) removal {
 		k.remove = remove

@@ -335,6 +335,10 @@ func TestThirdTryOfAnotherLibrarySucceeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			linger(t, time.Second, func(t *testing.T, w *world) {
 				w.link.Delay(delay)
+				require.NoError(t, w.m.Do(t.Context(), func(_ context.Context, l *lock.Lease) error {
+					_, err := l.Multi(t.Context(), l.Check())
+					return err
+				}))
 				defer w.busy(t, test.callers, 3*time.Millisecond, time.Duration(5/test.callers)*time.Millisecond)()
 				conn := w.srv.Conn(t)
 				for range 5 {
@@ -421,5 +425,8 @@ func TestNodesThatWereNotUsedForLongestGoFirst(t *testing.T) {
 		there(1, 0, 1, 1, 1)
 		suite.Unlock(t, held)
 		there(1, 0, 1, 0, 1)
+		for i := range 600 { // more bytes than a session has room for
+			use(t, lock.New(w.c, fmt.Sprintf("%s%03000d", w.path, i), lock.WithLinger(time.Hour)))
+		}
 	})
 }

@@ -31,6 +31,9 @@ func (ls *lingerers) add(k *kept, most int) (excess []*kept) {
 	if !ls.looking {
 		ls.looking = k.session.Go(ls.look)
 	}
+	if k.session.EphemeralBytes() > 750_000 { // from twice as many on, no recipe can create a node
+		most = 1
+	}
 	for ls.all.Len() > most {
 		excess = append(excess, ls.all.Remove(ls.all.Front()).(*kept))
 	}

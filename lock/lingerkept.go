@@ -29,7 +29,7 @@ type kept struct {
 	end     context.CancelFunc
 	nodes   *lingerers
 	place   *list.Element // among nodes
-	listed  int           // how many children the line had when it was last listed; -1 before that
+	listed  [2]int        // when the line was last listed: how many children it had, and the linger's receipts
 
 	// The mu of the linger protects these.
 	used  bool
@@ -102,11 +102,13 @@ func (k *kept) awaitContender(ctx context.Context, s *recipe.Session) {
 		return
 	}
 
-	// If there are as many children as before, a contender has come and gone meanwhile.
-	if len(w.Children()) == k.listed && !l.receipts.Load() {
+	// If there are as many children as before, a contender has come and gone meanwhile, or a
+	// receipt.
+	now := [2]int{len(w.Children()), int(l.receipts.Load())}
+	if now == k.listed {
 		l.visited()
 	}
-	k.listed = len(w.Children())
+	k.listed = now
 	w.AfterChange(k.life, func() { s.Go(k.awaitContender) })
 }
 

@@ -73,7 +73,8 @@ func (l *Lease) Check() *zk.CheckVersionRequest { return l.grant.Check() }
 // receipt-… beside the lease's node until the lease ends. It wakes no waiter. See
 // [recipe.Grant.Multi] for the costs.
 func (l *Lease) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	l.mutex.linger.receipts.Store(true)
+	l.mutex.linger.receipts.Add(1)
+	defer l.mutex.linger.receipts.Add(1)
 	return l.grant.Multi(ctx, ops...)
 }
 

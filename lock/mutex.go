@@ -70,7 +70,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.take(ctx, &
 // errors of [Mutex.Lock].
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	request := m.request
-	request.Try, request.Patience = true, patience
+	request.Try = true
 	return m.take(ctx, &request)
 }
 

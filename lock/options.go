@@ -70,7 +70,7 @@ func WithLocalQueue() Option {
 // [ErrLocked] though the lock is unused. Its contender has the lock given back all the same, so
 // that the next TryLock finds it free. A try of another library (create, list and delete) fails.
 // After two such tries the lock is left alone for a second, and the third try succeeds unless a
-// lease is held.
+// lease is held. (A try that comes while a lease writes with [Lease.Multi] may not count.)
 //
 // The node belongs to one Mutex: share the value, not only its path. A [Simple] cannot linger.
 func WithLinger(d time.Duration) Option {
@@ -86,7 +86,8 @@ func WithLinger(d time.Duration) Option {
 
 // WithLingerLimit says how many nodes of a client may linger when this Mutex adds another node (see
 // [WithLinger]). The nodes that were not used for longest go, those in use with their lease. The
-// default is 1,000. Each view of a client (see [protocol.Client.With]) has its own count.
+// default is 1,000. Each view of a client (see [protocol.Client.With]) has its own count. Once half
+// of a session's room is used (see [protocol.ErrSessionFull]), only the latest node lingers.
 func WithLingerLimit(n int) Option {
 	return func(m *Mutex) error {
 		if n < 1 {

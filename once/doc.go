@@ -28,7 +28,7 @@
 //
 // A key that is done costs one read. A new key takes six requests in a row (a read, two to join the
 // line, two transactions and a delete). A run of more than 20 milliseconds takes one read more. A
-// run that fails takes a write, and the next run of the key three requests more. While it lasts, a
+// run that fails takes a write, and the next run of the key seven requests more. While it lasts, a
 // run costs as much as a lease. A call that waits costs its session's pings.
 //
 // A call that joins lists all calls that wait or run at the path (whatever their keys). A key that

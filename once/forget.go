@@ -59,7 +59,9 @@ func (o *Once) forgetOldest(ctx context.Context, s *recipe.Session, now int64) e
 		}
 	}
 
-	for chunk := range slices.Chunk(old, 100) {
+	// Each record has two nodes at most, and a name is never longer than three times its key.
+	each := 2 * (recipe.MultiSize(&zk.DeleteRequest{Path: s.Path(o.openPath(""))}) + 3*maxKey)
+	for chunk := range slices.Chunk(old, min(max(s.RequestLimit()/each, 2)-1, 100)) {
 		// A key that was forgotten meanwhile and has run again has a new record, which must stay.
 		// Each new record changes the directory, so the transaction fails if there is another now.
 		dir, err := s.Exists(ctx, o.donesPath())
@@ -137,7 +139,8 @@ func (o *Once) Done(ctx context.Context, key string) (bool, error) {
 }
 
 // Forget lets a key run again. If the key is not known, that's no error. A run in progress goes on
-// and makes the key done.
+// and makes the key done. While the server of another process lags behind, calls there still take
+// the key for done.
 //
 // Forget blocks until the server has answered (three requests) or ctx ends. It returns the errors
 // of [Once.Done].

@@ -176,11 +176,9 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 			return nil
 		}
 
-		recording, stop := recipe.Linger(ctx, time.Second)
-		defer stop()
 		defer func() {
 			if !now.done && ctx.Err() == nil && g.Err() == nil { // also if fn panics
-				o.fail(recording, g, name, now.failures)
+				o.fail(ctx, g, name, now.failures)
 			}
 		}()
 
@@ -188,6 +186,10 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 		if err := fn(held, &Run{g, key}); err != nil {
 			return err
 		}
+
+		// From here on, because fn can go on for long after the end of ctx.
+		recording, stop := recipe.Linger(ctx, time.Second)
+		defer stop()
 		if err := o.record(recording, g, name); err != nil {
 			return o.recipe.Wrap(fmt.Errorf("key %q has run, and that is not recorded: %w", key, err))
 		}

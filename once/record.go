@@ -55,7 +55,7 @@ type start struct {
 // the answer to its first attempt was lost, begin finds its own record. That is as good as the
 // record of another call, because only g runs.
 func (o *Once) begin(ctx context.Context, g *recipe.Grant, name string) (start, error) {
-	s, path := g.Session(), o.donePath(name)
+	s, path, paused := g.Session(), o.donePath(name), false
 	for range 3 {
 		answers, err := s.Multi(ctx,
 			&zk.CreateRequest{Path: path, Data: who(g, time.Time{})},
@@ -89,13 +89,13 @@ func (o *Once) begin(ctx context.Context, g *recipe.Grant, name string) (start, 
 		if stat, err := s.Set(ctx, path, who(g, time.Time{}), -1); err == nil {
 			pause -= time.Duration(stat.Mtime-open.Mtime) * time.Millisecond
 		}
-		if now.failures == 0 || pause <= 0 {
+		if now.failures == 0 || pause <= 0 || paused {
 			return now, nil
 		}
 
 		select {
-		case <-time.After(pause):
-			return now, nil
+		case <-time.After(pause): // meanwhile, the key can have been made done by hand
+			paused = true
 		case <-g.Done():
 			return now, g.Err()
 		case <-ctx.Done():
@@ -135,8 +135,8 @@ func (o *Once) record(ctx context.Context, g *recipe.Grant, name string) error {
 	for {
 		_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return recipe.Multi(c, ops...) }, isRecorded)
 		switch {
-		case errors.Is(err, protocol.ErrQuotaExceeded) && len(ops) > 2:
-			ops = ops[:2] // no quota refuses a deletion
+		case (errors.Is(err, protocol.ErrQuotaExceeded) || errors.Is(err, protocol.ErrTooLarge)) && len(ops) > 2:
+			ops = ops[:2] // no quota refuses a deletion, and the request that made the record was larger
 			continue
 		case !errors.Is(err, zk.ErrNoNode):
 			return err

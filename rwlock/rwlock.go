@@ -81,7 +81,8 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lease, error) { return m.take(ctx
 // wraps [ErrLocked] otherwise. The caller's own leases count, too. It does not wait for the lock,
 // but blocks until the server has answered or ctx ends. A busy lock takes one read, and a free lock
 // a read and a write. A lagging server can show a free lock as busy, but never a busy lock as free.
-// The other errors are the errors of [RWMutex.Lock].
+// If the only contender is a lock.Mutex that lingers, TryLock waits in line for a quarter of a
+// second. The other errors are the errors of [RWMutex.Lock].
 func (m *RWMutex) TryLock(ctx context.Context) (*Lease, error) { return m.try(ctx, m.write) }
 
 // TryRLock returns the lock to read if no writer holds it or waits for it, and an error that wraps

@@ -288,3 +288,6 @@ func (s *Session) EphemeralBytes() int {
 // Found notes the number of a created node, whose absolute path without the number is prefix. Until
 // then, the account takes any node with this prefix that goes for the created node.
 func (s *Session) Found(prefix, path string) { s.account.found(prefix, path) }
+
+// Gone notes that the node at an absolute path is gone, or is another session's by now.
+func (s *Session) Gone(path string) { s.account.gone(path) }

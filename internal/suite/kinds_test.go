@@ -217,3 +217,17 @@ func respects(t *testing.T, srv *recipestest.Server, holder, newcomer string) {
 	require.NoError(t, failed)
 	require.NoError(t, give(ctx))
 }
+
+// A lock that lingers is given back to whoever tries.
+func TestTryOfAnyRecipeGetsALockThatNobodyUses(t *testing.T) {
+	for newcomer, try := range try {
+		suite.Run(t, newcomer, func(t *testing.T, srv *recipestest.Server) {
+			ctx, path, c := suite.Lasting(t), srv.Root(t)+"/path", srv.Client(t)
+			give, err := lingering(ctx, srv.Client(t), path)
+			require.NoError(t, err)
+			require.NoError(t, give(ctx))
+			require.NoError(t, try(ctx, c, path))
+			suite.Close(t, c)
+		})
+	}
+}

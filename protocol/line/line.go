@@ -65,10 +65,6 @@ type Request struct {
 	Blockers Blockers // nil for Exclusive
 	Try      bool     // return ErrBusy instead of waiting
 
-	// Patience is how long a request with Try waits in line if the only other contender is
-	// Lingering. (That contender gives back at once a lock that it doesn't use.)
-	Patience time.Duration
-
 	// Keep can replace the function that deletes the contender's node. It gets that function just
 	// before the grant, and returns the function that [recipe.Grant.Release] calls.
 	Keep func(remove func(context.Context, *recipe.Session) error) func(context.Context, *recipe.Session) error
@@ -136,7 +132,8 @@ func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node 
 // Enter waits in line until the request is granted, ctx ends or the client is closed. If ctx ends,
 // the contender leaves the line. If the session is lost or another client deletes the contender's
 // node, the contender goes to the end of the line. A request with Try reads first and writes
-// nothing if it would have to wait. The grant doesn't depend on ctx: give it back with
+// nothing if it would have to wait. (If the only other contender is [Lingering], it waits in line
+// for a quarter of a second.) The grant doesn't depend on ctx: give it back with
 // [recipe.Grant.Release].
 //
 // Errors have the recipe and the path in their text. Enter returns
@@ -166,7 +163,7 @@ func (l *Line) Join(ctx context.Context, s *recipe.Session, r *Request) (*recipe
 	if r.Try {
 		if blocker, only, err := l.peek(ctx, s, r); err != nil {
 			return nil, err
-		} else if only && r.Patience > 0 && blocker.Kind == Lingering {
+		} else if only && blocker.Kind == Lingering {
 			return l.outlast(ctx, s, r)
 		} else if blocker.Node != "" {
 			return nil, ErrBusy
@@ -176,11 +173,15 @@ func (l *Line) Join(ctx context.Context, s *recipe.Session, r *Request) (*recipe
 	return l.stay(ctx, s, r)
 }
 
-// outlast waits in line for at most the request's Patience.
+// patience is how long a request with Try waits in line if the only other contender is Lingering.
+// (That contender gives back at once a lock that it doesn't use.)
+const patience = 250 * time.Millisecond
+
+// outlast waits in line for at most that time.
 func (l *Line) outlast(ctx context.Context, s *recipe.Session, r *Request) (*recipe.Grant, error) {
 	waits := *r
 	waits.Try = false
-	soon, cancel := context.WithTimeout(ctx, r.Patience)
+	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 
 	g, err := l.stay(soon, s, &waits)

@@ -33,7 +33,10 @@ func (s *Session) DeleteOnce(ctx context.Context, path string, czxid int64, with
 	}
 	removed := func(ctx context.Context) (none struct{}, done bool, err error) {
 		now, err := s.Exists(ctx, path)
-		return none, now == nil || now.Czxid != czxid, unknownIf(err)
+		if done = err == nil && (now == nil || now.Czxid != czxid); done {
+			s.Gone(path)
+		}
+		return none, done, unknownIf(err)
 	}
 
 	// A deletion whose outcome is unknown must not be repeated.

@@ -113,6 +113,7 @@ func (g *Grant) missing(ctx context.Context) (gone bool, err error) {
 		return false, err
 	}
 
+	g.session.bound.Gone(g.node) // before another member of the session can take the name
 	g.lose(g.nodeDeleted())
 	if !g.named {
 		g.session.bound.Spawn(func() { g.session.Background().remove(g.session.bound.Life, g.node) })

@@ -175,6 +175,11 @@ func (s *Session) tryDelete(ctx context.Context, op func(*zk.Conn) error) error 
 	return err
 }
 
+// Gone notes that another client has deleted the ephemeral node of s at path. Without an event for
+// a watch of s, the node takes room in s until there is none left: see
+// [protocol.Session.EphemeralBytes]. Gone does no I/O.
+func (s *Session) Gone(path string) { s.bound.Gone(s.Path(path)) }
+
 // KeepAlive makes s look after its connection until stop is called, as it does while it holds a
 // lock: it leaves a server that doesn't answer after a sixth of the timeout instead of two thirds.
 func (s *Session) KeepAlive() (stop func()) {
