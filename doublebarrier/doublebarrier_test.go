@@ -86,7 +86,8 @@ func TestLatecomersAreRefusedOrWait(t *testing.T) {
 
 func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	play(t, 1, func(s *scene) {
-		c, before := s.Clients[0], s.Links[0].Packets()
+		c, small := s.Clients[0], s.Links[0].Client(s.t, protocol.WithRequestLimit(2048))
+		before := s.Links[0].Packets()
 		tooMuch := doublebarrier.WithData(make([]byte, recipe.MaxData))
 		for want, barriers := range map[error][]*doublebarrier.Barrier{
 			nil: {
@@ -96,7 +97,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 			zk.ErrInvalidPath: {doublebarrier.New(c, "", 2), doublebarrier.New(c, "a", 2), doublebarrier.New(c, "/", 2)},
 			protocol.ErrTooLarge: { // some of these gates have more bits than an int
 				doublebarrier.New(c, "/a", 2, tooMuch), doublebarrier.New(c, "/a", 1_000_000),
-				doublebarrier.New(c, "/a", math.MaxInt/2+1), doublebarrier.New(c, "/a", math.MaxInt),
+				doublebarrier.New(c, "/a", math.MaxInt/2+1), doublebarrier.New(c, "/a", math.MaxInt), doublebarrier.New(small, "/a", 9),
 			},
 		} {
 			for _, b := range barriers {
