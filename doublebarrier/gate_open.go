@@ -24,9 +24,11 @@ func (a *arrival) checkSize(s *recipe.Session, others int) error {
 	b := a.barrier
 	each := len(s.Path(b.process())) + 3*len(layout.DoublePrefix(a.owner, a.nodes, b.n)) + rest
 
-	if b.n > (recipe.MaxData-others)/each {
+	// Besides its members, a gate has what takes as much as two: its own nodes with their ACLs.
+	most := min(recipe.MaxData, s.RequestLimit())
+	if b.n > (most-others)/each-2 {
 		return fmt.Errorf("%w: %d members take %d bytes each in one transaction, at most %d together",
-			protocol.ErrTooLarge, b.n, each, recipe.MaxData)
+			protocol.ErrTooLarge, b.n, each, most)
 	}
 	return nil
 }

@@ -112,10 +112,7 @@ func (c *call) waits() bool {
 	}
 }
 
-func (c *call) wait() {
-	c.s.t.Helper()
-	suite.Wait(c.s.t, c.done)
-}
+func (c *call) wait() { c.s.t.Helper(); suite.Wait(c.s.t, c.done) }
 
 func (c *call) must() *doublebarrier.Entry {
 	c.s.t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -78,7 +79,7 @@ func (r *roster) follow(ctx context.Context, s *recipe.Session, data bool, show 
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer stop()
-	news, watched := make(chan Peer), make(map[int64]bool)
+	news, watched := make(chan Peer), make(map[string]int64) // by name: the czxid
 
 	for {
 		w := s.WatchChildren(path)
@@ -89,6 +90,7 @@ func (r *roster) follow(ctx context.Context, s *recipe.Session, data bool, show 
 		if err != nil {
 			return err
 		}
+		maps.DeleteFunc(watched, func(name string, _ int64) bool { return r.known[name] == nil })
 
 		// Show the members, and their new data until the listing is out of date.
 		changed := make(chan error, 1)
@@ -99,8 +101,8 @@ func (r *roster) follow(ctx context.Context, s *recipe.Session, data bool, show 
 				return nil
 			}
 			for _, p := range r.known {
-				if data && p != nil && p.czxid != 0 && !watched[p.czxid] {
-					watched[p.czxid] = true
+				if data && p != nil && p.czxid != 0 && watched[p.Name] != p.czxid {
+					watched[p.Name] = p.czxid
 					watching.Go(func() { r.group.watchPeer(ctx, s, *p, news) })
 				}
 			}

@@ -153,7 +153,13 @@ func (d *downgrade) giveBack(ctx context.Context, next *recipe.Grant, end func(e
 	cancel()
 	g.Release(over) // without waiting
 	if errors.Is(g.Err(), protocol.ErrReleased) {
-		next.ReleaseWith(over, nothing) // the writer's release deletes both nodes
+		// The writer's release deletes both nodes. Its answers may have been noticed before the
+		// transaction's: then the session's account has the reader's node until this finds none.
+		next.ReleaseWith(over, func(ctx context.Context, s *recipe.Session) error {
+			g.Release(ctx)
+			s.Delete(ctx, d.to, -1)
+			return nil
+		})
 	}
 	next.Release(ctx)
 	g.Release(ctx)

@@ -128,8 +128,11 @@ func (o observer) kinds(t *testing.T) (kinds []protocol.EventKind) {
 // If the caller leaves during the transaction, or its back-off ends, both nodes go. No hold is
 // left, and none is lost.
 func TestDowngradeThatIsGivenUpLeavesNothing(t *testing.T) {
-	for name, ends := range map[string]bool{"its ctx ends": true, "its back-off ends": false} {
-		suite.Run(t, name, func(t *testing.T, srv *recipestest.Server) {
+	for want, fault := range map[error]func(*recipestest.Link){
+		context.Canceled:      (*recipestest.Link).Stall,
+		protocol.ErrThrottled: func(l *recipestest.Link) { l.Fail(recipestest.OpMulti, "", throttled, 1) },
+	} {
+		suite.Run(t, want.Error(), func(t *testing.T, srv *recipestest.Server) {
 			path, link, events := srv.Root(t)+"/down", srv.Link(t), make(observer, 20)
 			c := link.Client(t, protocol.WithObserver(events),
 				protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
@@ -137,20 +140,12 @@ func TestDowngradeThatIsGivenUpLeavesNothing(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 
-			if ends {
-				link.Stall()
-			} else {
-				link.Fail(recipestest.OpMulti, "", throttled, 1)
-			}
+			fault(link)
 			downgraded := suite.Later(func() error { _, err := writing.Downgrade(ctx); return err })
 			synctest.Wait()
-			if ends {
-				cancel()
-				require.ErrorIs(t, suite.Wait(t, downgraded), context.Canceled)
-				link.Heal()
-			} else {
-				require.ErrorIs(t, suite.Wait(t, downgraded), protocol.ErrThrottled)
-			}
+			cancel() // the back-off has ended before
+			require.ErrorIs(t, suite.Wait(t, downgraded), want)
+			link.Heal()
 			require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
 			suite.Await(t, 0, rwlock.New(srv.Client(t), path).Contenders)
 
@@ -233,6 +228,25 @@ func TestDowngradeOvertakenByUnlockEndsWithItsCtx(t *testing.T) {
 			suite.Await(t, 0, rwlock.New(srv.Client(t), path).Contenders)
 		})
 	}
+}
+
+// The answers come together, so the transaction's can be noticed after those to the deletions.
+func TestDowngradeOvertakenByUnlockLeavesTheAccountEmpty(t *testing.T) {
+	recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		c := link.Client(t)
+		m := rwlock.New(c, srv.Root(t)+"/down")
+		for range 1000 {
+			writing := must(t, write, m)
+			link.Cut()
+			downgraded := suite.Later(func() error { _, err := writing.Downgrade(t.Context()); return err })
+			time.AfterFunc(time.Millisecond, link.Heal)
+			synctest.Wait()
+			suite.Unlock(t, writing)
+			require.ErrorIs(t, suite.Wait(t, downgraded), protocol.ErrReleased)
+		}
+		require.Zero(t, suite.Session(t, c).EphemeralBytes())
+	})
 }
 
 // The write finds that the writer's node is gone, while Downgrade finds out whether that was its

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -98,4 +101,19 @@ func TestElementsWithAPriorityAreSeen(t *testing.T) {
 	assert.Equal(t, "\x01", succeed(t, servers, "queue", "peek", path))
 	assert.Equal(t, "\x01", succeed(t, servers, "queue", "take", path))
 	assert.Equal(t, "\x07\nplain\n\xc8\n", succeed(t, servers, "queue", "drain", path))
+}
+
+// JSON has no form for the times at which somebody says that two of the elements were offered.
+func TestTimesThatAreMadeUpAreLeftOut(t *testing.T) {
+	s := recipestest.Start(t)
+	path, servers, c := s.Root(t)+"/queue", s.ConnectString(), client(t, s)
+	later, err := queue.New(c, path).OfferAfter(t.Context(), time.Hour, nil)
+	require.NoError(t, err)
+	node := regexp.MustCompile(`/\S+` + later).FindString(s.Dump(path))
+	for i, since := range []string{"9223372036854775807", "-9223372036854775808"} {
+		record := []byte(`{"since":` + since + "}\n")
+		require.NoError(t, suite.Session(t, c).Create(t.Context(), fmt.Sprint(node, i), record, 0))
+	}
+	assert.Equal(t, 3, strings.Count(succeed(t, servers, "queue", "list", path, "--json"), `"since":"2`))
+	assert.Contains(t, succeed(t, servers, "ps", path, "--json"), `"length":3`)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -59,7 +60,7 @@ func (a *app) consume(
 	defer cancel()
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	all := newRelay(a.wait, func() { stop(errIdle) }) // does nothing once the work has ended
+	all := newRelay(a.wait)
 	go all.forward(ctx, signals, stop)
 
 	err := q.Consume(working, workers,
@@ -72,7 +73,7 @@ func (a *app) consume(
 			// Every program gets every signal, so each has a channel of its own.
 			mine := all.join()
 			defer all.leave(mine)
-			if cause := context.Cause(working); cause != nil && !errors.Is(cause, errIdle) {
+			if cause := context.Cause(working); cause != nil {
 				return cause
 			}
 			err := a.runHeld(ctx, client, h, p, mine, bytes.NewReader(it.Data()))
@@ -101,22 +102,19 @@ func (a *app) consume(
 // errIdle is the cause if the work ends because there was nothing to do for --wait.
 var errIdle = errors.New("nothing to do")
 
-// A relay forwards signals to several commands. It calls a function after some time without
-// commands.
+// A relay forwards signals to several commands. It ends the work after some time without commands.
 type relay struct {
 	limit time.Duration
-	idle  *time.Timer // nil if there is no limit
+	idle  *time.Timer
 
 	mutex sync.Mutex
 	all   map[signals]bool
 }
 
-func newRelay(limit time.Duration, idle func()) *relay {
-	r := &relay{limit: limit, all: make(map[signals]bool)}
-	if limit > 0 {
-		r.idle = time.AfterFunc(limit, idle)
-	}
-	return r
+// newRelay returns a relay with this limit. There is none if it is zero.
+func newRelay(limit time.Duration) *relay {
+	limit = cmp.Or(limit, math.MaxInt64)
+	return &relay{limit: limit, idle: time.NewTimer(limit), all: make(map[signals]bool)}
 }
 
 func (r *relay) join() signals {
@@ -125,9 +123,7 @@ func (r *relay) join() signals {
 
 	s := make(signals, 16)
 	r.all[s] = true
-	if r.idle != nil {
-		r.idle.Stop()
-	}
+	r.idle.Stop()
 	return s
 }
 
@@ -136,12 +132,13 @@ func (r *relay) leave(s signals) {
 	defer r.mutex.Unlock()
 
 	delete(r.all, s)
-	if r.idle != nil && len(r.all) == 0 {
+	if len(r.all) == 0 {
 		r.idle.Reset(r.limit)
 	}
 }
 
-// forward forwards signals until ctx ends. If a signal ends the work, it calls stop first.
+// forward forwards signals until ctx ends. If a signal ends the work, it calls stop first. It also
+// calls stop if there was no command for too long: a command that has joined by then goes on.
 func (r *relay) forward(ctx context.Context, from signals, stop context.CancelCauseFunc) {
 	for {
 		select {
@@ -150,6 +147,12 @@ func (r *relay) forward(ctx context.Context, from signals, stop context.CancelCa
 				stop(endedBy(s))
 			}
 			r.send(s)
+		case <-r.idle.C:
+			r.mutex.Lock()
+			if len(r.all) == 0 {
+				stop(errIdle)
+			}
+			r.mutex.Unlock()
 		case <-ctx.Done():
 			return
 		}

@@ -86,7 +86,9 @@ func TestIdleIsWhatHasNothingUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		over := make(chan time.Duration, 1)
-		r := newRelay(time.Minute, func() { over <- time.Since(began) })
+		ended := func(error) { over <- time.Since(began) }
+		r := newRelay(time.Minute)
+		go r.forward(t.Context(), nil, ended)
 		// Anything under way stops the clock.
 		time.Sleep(30 * time.Second)
 		a, b := r.join(), r.join()
@@ -98,9 +100,24 @@ func TestIdleIsWhatHasNothingUnderWay(t *testing.T) {
 		assert.Equal(t, 2*time.Hour+90*time.Second, <-over)
 
 		// Without a limit, idling never ends anything.
-		r = newRelay(0, func() { over <- 0 })
+		r = newRelay(0)
+		go r.forward(t.Context(), nil, ended)
 		r.leave(r.join())
 		time.Sleep(time.Hour)
 		assert.Empty(t, over)
+
+		// A command that begins just then knows whether the work has ended.
+		for range 1000 {
+			r = newRelay(time.Minute)
+			go r.forward(t.Context(), nil, ended)
+			time.Sleep(time.Minute)
+			r.join()
+			before := len(over)
+			synctest.Wait()
+			assert.Len(t, over, before)
+			if before > 0 {
+				<-over
+			}
+		}
 	})
 }

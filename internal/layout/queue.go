@@ -186,11 +186,15 @@ func (r Record) Append(data []byte) []byte {
 	return b.Bytes()
 }
 
-// ParseRecord splits the data of a node into a record and the rest.
+// ParseRecord splits the data of a node into a record and the rest. A time that no entry can have
+// is left out.
 func ParseRecord(b []byte) (r Record, data []byte, ok bool) {
 	i := bytes.IndexByte(b, '\n')
 	if i < 0 || json.Unmarshal(b[:i], &r) != nil {
 		return Record{}, nil, false
+	}
+	if r.Since>>47 != 0 { // see parseNumber
+		r.Since = 0
 	}
 	return r, b[i+1:], true
 }

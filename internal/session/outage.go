@@ -81,7 +81,7 @@ func (c *Client) endOutage() {
 func (c *Client) tellOfOutage() {
 	c.mu.Lock()
 	o, now := &c.outage, time.Now()
-	if c.state == Connected { // it has come back since the timer fired
+	if c.state == Connected || now.Before(o.due) { // it has come back since the timer fired
 		c.mu.Unlock()
 		return
 	}

@@ -110,3 +110,14 @@ func TestUntrustedSessionGrantsNothing(t *testing.T) {
 		require.ErrorIs(t, s.Admit(new(thing)), ErrStale)
 	})
 }
+
+// A timer fires, and before its goroutine runs the connection comes back, lasts and breaks again.
+func TestNoticeOfAnOutageThatIsOverIsNotGiven(t *testing.T) {
+	t.Parallel()
+	c := Offline(12 * time.Second)
+	c.mu.Lock()
+	c.beginOutage()
+	c.mu.Unlock()
+	c.tellOfOutage()
+	require.False(t, c.outage.noticed)
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
@@ -99,6 +100,30 @@ func TestReleaseInDetachedWorkSaysThatTheSessionIsLost(t *testing.T) {
 
 		require.ErrorIs(t, suite.Wait(t, released), protocol.ErrLost)
 		link.Heal()
+	})
+}
+
+// No server answers any more, and the caller of the work need not wait for that to end. It finds
+// out whether the work was perhaps done.
+func TestSilenceLetsTheCallerOfWorkGo(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for name, sent := range map[string]bool{"/sent": true, "/unsent": false} {
+			link := srv.Link(t)
+			s := suite.Session(t, link.Client(t))
+			if link.StallReplies(); sent {
+				time.AfterFunc(time.Second, link.Cut)
+			} else {
+				link.Cut()
+				synctest.Wait()
+			}
+			_, err := recipe.Detach(t.Context(), s, func(ctx context.Context, s *recipe.Session) (struct{}, error) {
+				return struct{}{}, s.Create(ctx, name, nil, 0)
+			}, nil)
+			require.ErrorIs(t, err, zk.ErrNoServer)
+			require.Equal(t, sent, errors.Is(err, protocol.ErrUncertain), "%v", err)
+			require.Equal(t, sent, suite.Exists(t, srv.Client(t), name))
+			link.Heal()
+		}
 	})
 }
 

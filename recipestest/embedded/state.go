@@ -133,7 +133,7 @@ func (l *loader) node(d *decoder) error {
 
 // placeFor returns the parent of a node that will be created.
 func (l *loader) placeFor(path string) (*node, error) {
-	parentPath, _ := parentOf(path)
+	parentPath, _ := parentOf(path) // of a valid path, or there is no place
 	parent := l.tree.nodes[parentPath]
 	if !validPath(path) || parent == nil || l.tree.nodes[path] != nil {
 		return nil, fmt.Errorf("there is no place for the node %q", path)

@@ -442,7 +442,7 @@ func (t *tree) apply(ch change, now int64) stat {
 }
 
 func (t *tree) create(ch change, now int64) stat {
-	parentPath, _ := parentOf(ch.path)
+	parentPath, _ := parentOf(ch.path) // prepareCreate or the loader has checked the path
 	parent := t.nodes[parentPath]
 
 	// The counter never decreases, not even by overflow. At its end, both the counter and the

@@ -87,9 +87,7 @@ func (sv *survey) readElements(ctx context.Context, p *Place, elements []string)
 			p.Entries.Oldest, p.Entries.Looked = created(stat), 1
 		}
 	} else {
-		err = sv.elements(ctx, p, slices.ContainsFunc(elements, func(child string) bool {
-			return strings.HasPrefix(child, "entry-")
-		}))
+		err = sv.elements(ctx, p)
 	}
 
 	if err == nil && sv.memory != nil {
@@ -98,15 +96,9 @@ func (sv *survey) readElements(ctx context.Context, p *Place, elements []string)
 	return err
 }
 
-// elements reads the first elements and their reservations.
-func (sv *survey) elements(ctx context.Context, p *Place, priorities bool) error {
-	// The names of elements with priorities differ.
-	var options []queue.Option
-	if priorities {
-		options = append(options, queue.WithPriorities())
-	}
-
-	for i, err := range queue.New(sv.client, p.Path, options...).List(ctx) {
+// elements reads the first elements (with a priority or without) and their reservations.
+func (sv *survey) elements(ctx context.Context, p *Place) error {
+	for i, err := range queue.New(sv.client, p.Path, queue.WithPriorities()).List(ctx) {
 		if errors.Is(err, zk.ErrNoAuth) {
 			p.note("its elements may not be read")
 			return nil
