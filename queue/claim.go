@@ -103,6 +103,9 @@ func refusedAt(err error) int {
 // errGone is the end of a claim that another client has deleted or put back.
 var errGone = fmt.Errorf("%w: the reservation has ended", zk.ErrNoNode)
 
+// errLate makes a taker try other entries.
+var errLate = fmt.Errorf("%w: others are taking these entries", zk.ErrNoNode)
+
 // errTaken is why a removal without a receipt is uncertain.
 var errTaken = errors.New("the entry is gone, and another client can have moved it")
 
@@ -237,6 +240,10 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 		})
 
 		s.settlements.Answer(&refusal{failed + len(sent[i].ops), err}, sent[i])
+		// If a taker was too late, the others probably are, too.
+		if sent[i].claims[0].owner == "" {
+			s.settlements.Answer(errLate, slices.DeleteFunc(sent, func(r *settlement) bool { return r.claims[0].owner != "" })...)
+		}
 	}
 }
 
