@@ -258,7 +258,7 @@ func (r *room) sleep(ctx context.Context, pause time.Duration) error {
 			return err
 		}
 
-		r.first = r.queue.entries(children)
+		r.first = r.queue.entries(children, len(children))
 	}
 
 	if len(r.first) == 0 {
@@ -267,7 +267,7 @@ func (r *room) sleep(ctx context.Context, pause time.Duration) error {
 
 	paused, cancel := context.WithTimeout(ctx, pause)
 	defer cancel()
-	_, err := r.session.WaitNode(paused, r.queue.path+r.first[0].node, gone)
+	_, err := r.session.WaitNode(paused, r.queue.path+r.first[0].node(), gone)
 	if err == nil {
 		r.first = r.first[1:]
 	} else if paused.Err() != nil && r.session.Err() == nil {

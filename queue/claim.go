@@ -54,8 +54,8 @@ type directory struct {
 
 // unique returns the part of the claim's name that no other claim has.
 func (c *claim) unique() string {
-	number, _, _ := strings.Cut(path.Base(c.node), ",")
-	return path.Base(path.Dir(c.node)) + "-" + number
+	number, _, _ := strings.Cut(path.Base(c.node()), ",")
+	return path.Base(path.Dir(c.node())) + "-" + number
 }
 
 // A settlement is a request to delete claims and do more operations. The first operations delete
@@ -132,7 +132,9 @@ func (s *settler) ended(err error, claims ...*claim) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range claims {
-		delete(s.taken, c.node)
+		if c.owner == "" {
+			delete(s.taken, c.Node)
+		}
 		if c.dir != nil && !c.ended.Swap(true) {
 			c.dir.claims.Add(-1)
 		}
@@ -332,7 +334,7 @@ func (c *consumer) leave(life context.Context, entries []*reading) (claims []*cl
 	defer c.mu.Unlock()
 	for _, r := range entries[:n] {
 		claims = append(claims, &claim{reading: *r, dir: dir})
-		c.taken[r.node] = true
+		c.taken[r.Node] = true
 	}
 	if dir != nil {
 		dir.claims.Add(int64(n))
@@ -375,10 +377,10 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 		// The number makes the claim's name unique.
 		cl := &claim{reading: *entries[i], dir: held}
 		cl.stat, cl.recorded = &zk.Stat{}, true
-		cl.owner, cl.node = c.presence.name, held.node+"/"+layout.HeldEntry(c.number, cl.ID)
+		cl.owner, cl.elsewhere = c.presence.name, held.node+"/"+layout.HeldEntry(c.number, cl.ID)
 		cl.record.Attempts++
 		claims[i] = cl
-		return append(c.removal(c.session, entries[i]), c.creation(c.session, cl.node, cl.record.Append(cl.data), 0))
+		return append(c.removal(c.session, entries[i]), c.creation(c.session, cl.node(), cl.record.Append(cl.data), 0))
 	})
 
 	claims = claims[:n]
@@ -387,7 +389,7 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 	lost := false // an answer
 	done, err := transact(life, c.session, func() []any { return ops }, func() {}, func(ctx context.Context) (bool, error) {
 		lost = true
-		stat, _ := c.session.Exists(ctx, c.path+claims[0].node)
+		stat, _ := c.session.Exists(ctx, c.path+claims[0].node())
 		if stat != nil {
 			token = stat.Czxid
 		}

@@ -20,25 +20,34 @@ import (
 // A found is an entry of a listing, and its place.
 type found struct {
 	layout.Entry
-	node  string // its path below the queue's path
-	owner string // owner of the claim; empty if the entry is not reserved
-	due   int64  // in milliseconds since 1970; 0 if the entry is not delayed
+	elsewhere string // its path below the queue's path, if it is reserved or delayed
+	owner     string // owner of the claim; empty if the entry is not reserved
+	due       int64  // in milliseconds since 1970; 0 if the entry is not delayed
 }
+
+// node returns the entry's path below the queue's path.
+func (f *found) node() string { return cmp.Or(f.elsewhere, "/"+f.Node) }
 
 // beside reports whether the entry is reserved or delayed. If so, its node contains its record and
 // then its data.
-func (f *found) beside() bool { return f.owner != "" || f.due != 0 }
+func (f *found) beside() bool { return f.elsewhere != "" }
 
-// entries returns the entries among the children of a queue, in the order of delivery. Negative
-// numbers (after the end of the counter) come last.
-func (p *place) entries(children []string) []found {
-	all := make([]found, 0, len(children))
-	for _, child := range children {
+// entries returns the first of the entries among the children of a queue (at most so many), in the
+// order of delivery. Negative numbers (after the end of the counter) come last.
+func (p *place) entries(children []string, most int) []found {
+	// Numbers are sorted much faster than entries, and need no memory for each name.
+	order := make([]uint64, 0, len(children))
+	for i, child := range children {
 		if e, ok := layout.ParseEntry(child, p.priorities); ok {
-			all = append(all, found{Entry: e, node: "/" + child})
+			order = append(order, uint64(e.Priority)<<54|uint64(uint32(e.Sequence))<<22|uint64(i))
 		}
 	}
-	slices.SortFunc(all, inOrder)
+
+	slices.Sort(order)
+	all := make([]found, min(most, len(order)))
+	for i := range all {
+		all[i].Entry, _ = layout.ParseEntry(children[order[i]&(1<<22-1)], p.priorities)
+	}
 	return all
 }
 
@@ -52,9 +61,9 @@ func besideIn(dir string, children []string) (all []found) {
 	owner, held := strings.CutPrefix(dir, heldNode+"/")
 	for _, child := range children {
 		if number, id, ok := layout.ParseBeside(child); ok && held {
-			all = append(all, found{Entry: withID(id), node: dir + "/" + child, owner: owner})
+			all = append(all, found{Entry: withID(id), elsewhere: dir + "/" + child, owner: owner})
 		} else if ok {
-			all = append(all, found{Entry: withID(id), node: dir + "/" + child, due: number})
+			all = append(all, found{Entry: withID(id), elsewhere: dir + "/" + child, due: number})
 		}
 	}
 	return all
@@ -64,7 +73,7 @@ func besideIn(dir string, children []string) (all []found) {
 func withID(id string) layout.Entry {
 	e, ok := layout.ParseEntry(id, true)
 	if !ok {
-		e = layout.Entry{Priority: layout.DefaultPriority, Sequence: math.MaxInt32}
+		e = layout.Entry{Node: id, Priority: layout.DefaultPriority, Sequence: math.MaxInt32}
 	}
 	e.ID = id
 	return e
@@ -82,7 +91,7 @@ type reading struct {
 // read reads an entry and its record. A record beside an entry counts only if both were created
 // together.
 func (p *place) read(ctx context.Context, s *recipe.Session, f found) (*reading, error) {
-	data, stat, err := s.Get(ctx, p.path+f.node)
+	data, stat, err := s.Get(ctx, p.path+f.node())
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +133,7 @@ func (p *place) removal(s *recipe.Session, r *reading) []any {
 		version = -1
 	}
 
-	ops := []any{p.deletion(s, r.node, version)}
+	ops := []any{p.deletion(s, r.node(), version)}
 	if r.recorded && !r.beside() {
 		ops = append(ops, p.deletion(s, returnedPath(r.ID), -1))
 	}
@@ -146,7 +155,7 @@ func (p *place) end(ctx context.Context, s *recipe.Session, r *reading, more ...
 // isGone reports whether the entry that was read is gone. (A claim of unknown outcome has no czxid,
 // and its name is never used again.)
 func (p *place) isGone(ctx context.Context, s *recipe.Session, r *reading) (bool, error) {
-	stat, err := s.Exists(ctx, p.path+r.node)
+	stat, err := s.Exists(ctx, p.path+r.node())
 	return err == nil && (stat == nil || r.stat.Czxid != 0 && stat.Czxid != r.stat.Czxid), err
 }
 
@@ -203,7 +212,7 @@ func (p *place) list(ctx context.Context, s *recipe.Session) (all []found, stead
 		if steady = slices.Equal(before, after); steady {
 			beside = nil
 		}
-		all = slices.Concat(beside, now, p.entries(children))
+		all = slices.Concat(beside, now, p.entries(children, len(children)))
 		beside, before = now, after
 	}
 

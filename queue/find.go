@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
@@ -148,7 +149,7 @@ func (c *consumer) list(life context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.takeOver(children, time.Since(began))
+	c.takeOver(children, began)
 	if !c.window.races() {
 		return nil
 	}
@@ -180,23 +181,41 @@ func (c *consumer) lost() {
 	w.raced, w.skipped = time.Now(), true
 }
 
-// takeOver makes a listing the window (without entries that are set aside or being taken).
-func (c *consumer) takeOver(children []string, took time.Duration) {
+// takeOver makes the beginning of a listing the window.
+func (c *consumer) takeOver(children []string, began time.Time) {
+	entries := c.entries(children, mostListed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !time.Now().Before(c.asideUntil) {
-		clear(c.aside)
-	}
-
-	entries := slices.DeleteFunc(c.entries(children), func(f found) bool {
-		return c.taken[f.node] || c.aside[f.Node] != nil
-	})
-	c.window.fill(entries, took)
+	entries = slices.DeleteFunc(entries, func(f found) bool { return c.skips(f.Node) })
+	c.window.fill(entries, time.Since(began))
 	if len(c.aside) > 0 {
 		c.window.next = c.asideUntil
 	}
 
 	c.empty = len(entries) == 0
+}
+
+// skips reports whether an entry is set aside or being taken. The caller holds mu.
+func (c *consumer) skips(node string) bool {
+	if !time.Now().Before(c.asideUntil) {
+		clear(c.aside)
+	}
+	return c.taken[node] || c.aside[node] != nil
+}
+
+// deliverable reports whether a listing has an entry that isn't skipped, and when entries that were
+// set aside are tried again (zero if there are none).
+func (c *consumer) deliverable(children []string) (found bool, next time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found = slices.ContainsFunc(children, func(child string) bool {
+		_, ok := layout.ParseEntry(child, c.priorities)
+		return ok && !c.skips(child)
+	})
+	if len(c.aside) > 0 {
+		next = c.asideUntil
+	}
+	return found, next
 }
 
 const asideFor = time.Minute
@@ -246,6 +265,7 @@ type window struct {
 }
 
 const (
+	mostListed = 10_000                 // entries that are kept of a listing
 	apart      = 32                     // entries that a consumer takes until the others see it, about
 	raceLasts  = time.Second            // after others were faster
 	freshFor   = 100 * time.Millisecond // age limit of a listing if others compete, or with priorities

@@ -67,8 +67,8 @@ func (q *Queue) Peek(ctx context.Context) ([]byte, error) {
 		}
 
 		nothing := ErrEmpty
-		for _, f := range q.entries(children) {
-			data, _, err := s.Get(ctx, q.path+f.node)
+		for _, f := range q.entries(children, len(children)) {
+			data, _, err := s.Get(ctx, q.path+f.node())
 			switch {
 			case errors.Is(err, zk.ErrNoNode):
 			case errors.Is(err, zk.ErrNoAuth):
@@ -174,7 +174,7 @@ func (q *Queue) Drained(ctx context.Context) error {
 			entries, steady, err := q.list(ctx, s)
 			// The last entry goes last, so there are few listings.
 			if err == nil && len(entries) > 0 {
-				_, err = s.WaitNode(ctx, q.path+entries[len(entries)-1].node, gone)
+				_, err = s.WaitNode(ctx, q.path+entries[len(entries)-1].node(), gone)
 				if errors.Is(err, zk.ErrNoAuth) {
 					err = wait(ctx, time.Second)
 				}
@@ -287,7 +287,7 @@ func (q *Queue) operate(ctx context.Context, id string, do func(*recipe.Session,
 // find returns the entry with an ID or nil. Once it has found an entry, it returns that entry only
 // (even if it has moved).
 func (o *operation) find(ctx context.Context, s *recipe.Session, id string) (*reading, error) {
-	r, err := o.read(ctx, s, found{Entry: withID(id), node: "/" + id})
+	r, err := o.read(ctx, s, found{Entry: withID(id)})
 	for n := 1; errors.Is(err, zk.ErrNoNode); n++ {
 		entries, steady, failed := o.queue.list(ctx, s)
 		i := slices.IndexFunc(entries, func(f found) bool { return f.ID == id })
@@ -314,7 +314,7 @@ func (o *operation) read(ctx context.Context, s *recipe.Session, f found) (*read
 	r, err := o.queue.read(ctx, s, f)
 	if errors.Is(err, zk.ErrNoAuth) && !f.beside() {
 		var stat *zk.Stat
-		if stat, err = s.Exists(ctx, o.queue.path+f.node); err == nil && stat == nil {
+		if stat, err = s.Exists(ctx, o.queue.path+f.node()); err == nil && stat == nil {
 			err = zk.ErrNoNode
 		}
 		r = &reading{found: f, stat: stat}

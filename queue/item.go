@@ -349,7 +349,7 @@ func (q *Queue) itemFor(ctx context.Context, u *under, c *claim) (*Item, error) 
 	}
 
 	var err error
-	it.grant, err = q.reserves.NewNamedGrant(ctx, u.of, q.path+c.node, c.stat.Czxid, it.carryOut)
+	it.grant, err = q.reserves.NewNamedGrant(ctx, u.of, q.path+c.node(), c.stat.Czxid, it.carryOut)
 	if err != nil {
 		u.session.Go(func(life context.Context, work *recipe.Session) { u.giveUp(life, work, c, c.before()) })
 		return nil, err

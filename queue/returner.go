@@ -214,7 +214,7 @@ func (r *returner) putBack(life context.Context, entries []found) error {
 		if errors.Is(err, zk.ErrNoAuth) {
 			mu.Lock()
 			defer mu.Unlock()
-			why, err = fmt.Errorf("%s: %w", f.node, err), nil
+			why, err = fmt.Errorf("%s: %w", f.node(), err), nil
 		}
 		// If the node is gone, another client was faster.
 		return ignore(err, zk.ErrNoNode)

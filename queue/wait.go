@@ -74,15 +74,12 @@ func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) er
 
 	late := false // a deputy has left those ahead their time
 	for {
-		began := time.Now()
 		entries := c.session.WatchChildren(c.path)
 		if stat, err := entries.Ready(ctx); err != nil || stat == nil {
 			return cmp.Or(err, zk.ErrNoNode)
 		}
 
-		c.takeOver(entries.Children(), time.Since(began))
-		n, next := len(c.window.entries), c.window.next
-		c.relist()
+		found, next := c.deliverable(entries.Children())
 		watches, due := c.returner.watch()
 		if next.IsZero() || !due.IsZero() && due.Before(next) {
 			next = due
@@ -91,12 +88,12 @@ func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) er
 		acts := self == 0 || late
 		late = false
 		switch {
-		case n == 0 && (next.IsZero() || next.After(time.Now())):
+		case !found && (next.IsZero() || next.After(time.Now())):
 			if again, err := c.sleep(ctx, line, append(watches, entries), next); !again {
 				return err
 			}
 		// Only a look at the entries' number is free. The next round reads and reserves them.
-		case acts && n > 0:
+		case acts && found:
 			return nil
 		case acts:
 			if err := c.returner.look(ctx); err != nil {
