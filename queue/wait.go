@@ -74,6 +74,7 @@ func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) er
 
 	late := false // a deputy has left those ahead their time
 	for {
+		began := time.Now()
 		entries := c.session.WatchChildren(c.path)
 		if stat, err := entries.Ready(ctx); err != nil || stat == nil {
 			return cmp.Or(err, zk.ErrNoNode)
@@ -92,8 +93,10 @@ func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) er
 			if again, err := c.sleep(ctx, line, append(watches, entries), next); !again {
 				return err
 			}
-		// Only a look at the entries' number is free. The next round reads and reserves them.
+		// The next round needs no listing of its own.
 		case acts && found:
+			c.relist()
+			c.takeOver(entries.Children(), began)
 			return nil
 		case acts:
 			if err := c.returner.look(ctx); err != nil {
