@@ -4,11 +4,13 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
@@ -103,9 +105,9 @@ func (k *kept) awaitContender(ctx context.Context, s *recipe.Session) {
 	}
 
 	// If there are as many children as before, a contender has come and gone meanwhile, or a
-	// receipt.
+	// receipt. (One of them can go while the next one comes.)
 	now := [2]int{len(w.Children()), int(l.receipts.Load())}
-	if now == k.listed {
+	if now == k.listed && !slices.ContainsFunc(w.Children(), layout.IsReceipt) {
 		l.visited()
 	}
 	k.listed = now
