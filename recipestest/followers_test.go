@@ -11,7 +11,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
+
+// lasting grants sessions that last on a machine that computes.
+var lasting = recipestest.WithConfigFunc(func(c *embedded.Config) { c.MaxSessionTimeout = 40 * time.Second })
 
 // withFollowers runs a test with three followers, over TCP and in memory.
 func withFollowers(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
@@ -19,11 +23,11 @@ func withFollowers(t *testing.T, test func(t *testing.T, s *recipestest.Server))
 	t.Parallel()
 	t.Run("tcp", func(t *testing.T) {
 		t.Parallel()
-		test(t, recipestest.Start(t, recipestest.WithFollowers(3)))
+		test(t, recipestest.Start(t, lasting, recipestest.WithFollowers(3)))
 	})
 	t.Run("tls", func(t *testing.T) {
 		t.Parallel()
-		test(t, recipestest.Start(t, recipestest.WithFollowers(3), recipestest.WithTLS()))
+		test(t, recipestest.Start(t, lasting, recipestest.WithFollowers(3), recipestest.WithTLS()))
 	})
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()

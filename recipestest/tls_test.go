@@ -27,7 +27,7 @@ func TestClientsOfATLSServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testClientsOfATLSServer(t, recipestest.Start(t, opts...))
+			testClientsOfATLSServer(t, recipestest.Start(t, append(opts, lasting)...))
 		})
 	}
 	t.Run("memory", func(t *testing.T) {
