@@ -272,8 +272,7 @@ func TestManyLossesAreOneMessage(t *testing.T) {
 			last = suite.Hold(t, c, fmt.Sprint(root, "/", i))
 		}
 		inside := recipe.New(c, "test", root).Part(root + "/inside")
-		_, err := line.New(inside, line.Locks...).Enter(suite.Lasting(t), suite.Request)
-		require.NoError(t, err)
+		suite.Got(line.New(inside, line.Locks...).Enter(suite.Lasting(t), suite.Request))(t)
 
 		link.Stall()
 		suite.Wait(t, last.Session().Done())

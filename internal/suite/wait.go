@@ -190,6 +190,23 @@ func Must[L any](t testing.TB, verb func(context.Context) (L, error)) L {
 	return l
 }
 
+// Got returns what a call has returned, to a test that fails if that is an error:
+//
+//	node := suite.Got(conn.Create(path, nil, 0, acl))(t)
+func Got[T any](v T, err error) func(failing) T {
+	return func(t failing) T {
+		t.Helper()
+		require.NoError(t, err)
+		return v
+	}
+}
+
+// A failing test is a [testing.TB], or one of package rapid.
+type failing interface {
+	require.TestingT
+	Helper()
+}
+
 // Unlock releases leases that were not lost.
 func Unlock[L interface{ Unlock(context.Context) error }](t *testing.T, leases ...L) {
 	t.Helper()
