@@ -255,8 +255,7 @@ func TestLateRemovalDoesNotHitTheBarrierThatARepeatedSetHasSet(t *testing.T) {
 		}
 		require.Len(t, late, 2)
 		require.NoError(t, barrier.New(other, root+"/b").Remove(t.Context()))
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		require.NoError(t, suite.Wait(t, set))
 
 		_, err := suite.Session(t, other).Conn().Multi(late...)

@@ -197,8 +197,7 @@ func TestEachOfSeveralSequentialNodesIsCountedBeforeItIsThere(t *testing.T) {
 		require.Equal(t, n*one, s.EphemeralBytes())
 
 		// The answers are lost. When there is no room, the client looks for the nodes.
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		require.NoError(t, s.Fence(suite.Lasting(t)))
 		require.Equal(t, n*one, s.EphemeralBytes())
 		all, _, err := s.Children(suite.Lasting(t), root)

@@ -251,8 +251,7 @@ func TestDefaultLoggerGetsWarnings(t *testing.T) {
 
 		// The warning about the timeout has come before: another client gets one of its own.
 		connect(t, srv.ConnectString(), long...)
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		require.Equal(t, 1, strings.Count(log.String(), "the server grants another session timeout"))

@@ -62,8 +62,7 @@ func TestSessionIsNotResumedWhereItWouldGoBackInTime(t *testing.T) {
 			suite.Wait(t, link.Answered(recipestest.OpConnect, connects))
 			resumed := link.Answered(recipestest.OpConnect, connects+1)
 			link.Move(f)
-			link.Cut()
-			link.Heal()
+			suite.Blip(link)
 			begin := time.Now()
 			suite.Wait(t, resumed)
 			require.GreaterOrEqual(t, time.Since(begin), time.Second, "the follower has to catch up first")
@@ -117,7 +116,7 @@ func TestWatchesSurviveTwoCuts(t *testing.T) {
 						go s.Conn().Exists("/")
 					}
 					synctest.Wait()
-					stop := link.At(step, func() { time.Sleep(time.Millisecond); link.Cut(); link.Heal() })
+					stop := link.At(step, func() { time.Sleep(time.Millisecond); suite.Blip(link) })
 					link.Heal()
 					suite.Wait(t, changed)
 					time.Sleep(time.Second)
@@ -225,8 +224,7 @@ func TestConnectionOverWhichWatchesAreNotSetAgainIsCut(t *testing.T) {
 		synctest.Wait() // otherwise zk.Conn can set the watch twice on its first connection
 		created := suite.WatchAt(t, s.Conn().ExistsW, root)
 		link.Fail(recipestest.OpSetWatches, "", -101, 1)
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		time.Sleep(time.Second)
 		require.Equal(t, 3, link.Count(recipestest.OpConnect))
 		require.Equal(t, 2, link.Count(recipestest.OpSetWatches))
@@ -248,8 +246,7 @@ func TestLeasesAreKeptWhereItTakesLongToWatchThemAgain(t *testing.T) {
 		timeout, connects := suite.Session(t, c).Timeout(), link.Count(recipestest.OpConnect)
 		slow.rate = n * 2000 / int(timeout.Seconds())
 
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 
 		time.Sleep(2 * timeout)
 

@@ -137,8 +137,7 @@ func TestConnectionsThatEndAtOnceArePaced(t *testing.T) {
 			s := suite.Session(t, c)
 			before := link.Count(recipestest.OpConnect)
 			spoilt.Store(true)
-			link.Cut()
-			link.Heal()
+			suite.Blip(link)
 			ctx := suite.Within(t, 2*time.Second)
 			var err error
 			for err == nil {

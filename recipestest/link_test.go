@@ -315,7 +315,7 @@ func TestAtLetsThePacketMeetTheNetworkAsLeft(t *testing.T) {
 		require.True(t, sawIt)
 		require.Equal(t, 2, n.link.Packets()-before)
 
-		n.link.At(1, func() { n.link.Cut(); n.link.Heal() })
+		n.link.At(1, func() { suite.Blip(n.link) })
 		require.ErrorIs(t, attempt(n.conn, n.root+"/a"), zk.ErrConnectionClosed, "a blip")
 		requireExists(t, n.conn, n.root+"/a", false)
 	})
@@ -503,8 +503,7 @@ func TestMoveLeadsToAFollower(t *testing.T) {
 		require.NoError(t, direct.Delete(root+"/a", -1))
 		follower.Lag(0)
 		follower.Lag(time.Hour)
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		suite.Wait(t, link.Answered(recipestest.OpConnect, 2))
 		require.Equal(t, session, conn.SessionID())
 

@@ -56,8 +56,7 @@ func testClientsOfATLSServer(t *testing.T, s *recipestest.Server) {
 	data := suite.ReadAt(t, other.Get, root)
 	require.Equal(t, "hers", string(data))
 
-	link.Cut()
-	link.Heal()
+	suite.Blip(link)
 	_, err = recipe.Do(t.Context(), session, func(conn *zk.Conn) (struct{}, error) {
 		return struct{}{}, conn.Delete(root, -1)
 	})

@@ -133,12 +133,17 @@ func Soon(t testing.TB, condition func() bool, what string) {
 	}
 }
 
+// Blip cuts all connections over a link, which is sound again at once.
+func Blip(link *recipestest.Link) {
+	link.Cut()
+	link.Heal()
+}
+
 // Reconnect makes a client come back over another connection.
 func Reconnect(t testing.TB, link *recipestest.Link, c *protocol.Client) {
 	t.Helper()
 	back := link.Answered(recipestest.OpConnect, link.Count(recipestest.OpConnect)+1)
-	link.Cut()
-	link.Heal()
+	Blip(link)
 	Wait(t, back)
 	conn := Session(t, c).Conn()
 	Soon(t, func() bool { return conn.State() == zk.StateHasSession }, "back")

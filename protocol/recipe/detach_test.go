@@ -70,8 +70,7 @@ func TestRefusedDeletionOfALostSessionIsALoss(t *testing.T) {
 		s.Go(func(life context.Context, s *recipe.Session) {
 			heard <- s.DeleteWith(life, node, func(*zk.Conn) error {
 				srv.ExpireSession(s.ID())
-				link.Cut()
-				link.Heal()
+				suite.Blip(link)
 				<-s.Done()
 				return refused
 			})

@@ -81,8 +81,7 @@ func TestNodeIsLookedForBehindASync(t *testing.T) {
 
 		g := suite.Hold(t, c, root+"/line")
 		link.Move(f)
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		time.Sleep(200 * time.Millisecond) // the node is looked at now
 		f.Lag(0)
 		time.Sleep(time.Second)

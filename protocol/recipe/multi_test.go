@@ -159,8 +159,7 @@ func TestMultiWhoseResultIsGoneIsUncertain(t *testing.T) {
 						require.NoError(t, other.Delete(suite.Lasting(t), root+c.swept+"/"+child, -1))
 					}
 				}
-				link.Cut()
-				link.Heal()
+				suite.Blip(link)
 			})
 
 			_, err := g.Multi(suite.Lasting(t), &zk.CreateRequest{Path: node + "/x-", Flags: zk.FlagSequence})
@@ -196,8 +195,7 @@ func TestMultiIsNotRepeatedWithoutItsReceipt(t *testing.T) {
 		time.Sleep(time.Second)
 		link.Meet(2, func([]string) {
 			sweep()
-			link.Cut()
-			link.Heal()
+			suite.Blip(link)
 		})
 
 		_, err := g.Multi(suite.Lasting(t), set)
