@@ -29,6 +29,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/semaphore"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 var record = flag.Bool("record", false, "record the exported API in directory api")
@@ -65,8 +67,7 @@ var (
 
 // A change of the exported API shows in a diff of directory api, so none happens unnoticed.
 func TestExportedAPIIsAsRecorded(t *testing.T) {
-	recorded, err := filepath.Glob("api/*.txt")
-	require.NoError(t, err)
+	recorded := suite.Got(filepath.Glob("api/*.txt"))(t)
 	// Remove the files of packages that are gone, too.
 	if *record {
 		for _, file := range recorded {
@@ -96,8 +97,7 @@ func TestExportedAPIIsAsRecorded(t *testing.T) {
 
 // Users read the page of package protocol from its beginning to its end.
 func TestPageForUsersIsShort(t *testing.T) {
-	text, err := os.ReadFile("api/protocol.txt")
-	require.NoError(t, err)
+	text := suite.Got(os.ReadFile("api/protocol.txt"))(t)
 	names := regexp.MustCompile(`(?m)^(?:func|type|const|var) [A-Z]|^\t(?:Err|Event)[A-Z]\w*(?: EventKind)?(?: =|$)|^\t(?:Connected|Suspended|Lost|Closed)\b`).FindAllString(string(text), -1)
 	require.LessOrEqual(t, len(names), 66, "methods not counted")
 	require.Greater(t, len(names), 50)
@@ -113,8 +113,7 @@ var goList = sync.OnceValues(func() (string, error) {
 // module.
 func publicDirs(t *testing.T) map[string]string {
 	t.Helper()
-	list, err := goList()
-	require.NoError(t, err)
+	list := suite.Got(goList())(t)
 
 	dirs := make(map[string]string)
 	for line := range strings.Lines(list) {

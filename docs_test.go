@@ -23,11 +23,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestPackageDocumentationShowsTheExample(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments)
-	require.NoError(t, err)
+	file := suite.Got(parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments))(t)
 
 	var shown []string
 	for _, block := range new(comment.Parser).Parse(file.Doc.Text()).Content {
@@ -53,8 +54,7 @@ func TestGoSnippetsCompile(t *testing.T) {
 
 	// The snippets become packages of this module, which exist only in an overlay. Error messages
 	// have the places in the documents.
-	server, err := embedded.Start(embedded.Config{})
-	require.NoError(t, err)
+	server := suite.Got(embedded.Start(embedded.Config{}))(t)
 	t.Cleanup(func() { server.Close() })
 	sources := make(map[string]string)
 	programs, libraries, tested := make(map[string]bool), make(map[string]bool), make(map[string]bool)
@@ -92,8 +92,7 @@ func TestGoSnippetsCompile(t *testing.T) {
 	add("calls", "calls_test.go", testOf(calls)) // one program, because each takes a second to link
 	tested["./snippets/calls"] = true
 
-	overlay, err := json.Marshal(map[string]any{"Replace": sources})
-	require.NoError(t, err)
+	overlay := suite.Got(json.Marshal(map[string]any{"Replace": sources}))(t)
 	overlayFile := filepath.Join(scratch, "overlay.json")
 	require.NoError(t, os.WriteFile(overlayFile, overlay, 0o600))
 	built := t.TempDir() + string(filepath.Separator)
@@ -109,8 +108,7 @@ func TestGoSnippetsCompile(t *testing.T) {
 	build(tested, "test", "-c", "-vet=off", "-o", built)
 
 	t.Run("README's programs run", func(t *testing.T) {
-		found, err := filepath.Glob(built + "README-md-*")
-		require.NoError(t, err)
+		found := suite.Got(filepath.Glob(built + "README-md-*"))(t)
 		require.Len(t, found, 2, "README has a lock, and a whole program")
 		slices.SortFunc(found, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
 
@@ -348,8 +346,7 @@ func TestPromisesOfSecurityNameTests(t *testing.T) {
 // types. A type stands there in lower case: a type that is embedded may have the method.
 func declarations(t *testing.T) (packages map[string]map[string]bool, members map[string]bool) {
 	t.Helper()
-	list, err := goList()
-	require.NoError(t, err)
+	list := suite.Got(goList())(t)
 
 	packages, members = make(map[string]map[string]bool), make(map[string]bool)
 	aliases := make(map[string]string)                                            // by what they stand for
@@ -359,11 +356,9 @@ func declarations(t *testing.T) (packages map[string]map[string]bool, members ma
 		declared := make(map[string]bool)
 		packages[name] = declared
 
-		sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		require.NoError(t, err)
+		sources := suite.Got(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 		for _, source := range sources {
-			file, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
-			require.NoError(t, err)
+			file := suite.Got(parser.ParseFile(token.NewFileSet(), source, nil, 0))(t)
 			for _, d := range file.Decls {
 				declare(d, declared, members)
 			}
@@ -478,7 +473,6 @@ func imports(code string, paths map[string]string) string {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := suite.Got(os.ReadFile(file))(t)
 	return string(text)
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 // An example is copied from pkg.go.dev, which shows it with its imports if it is a whole file, or
@@ -147,20 +149,17 @@ func publicPackages(t *testing.T) (packages []publicPackage) {
 // parse returns what go doc knows about the package in dir, and the package's tests.
 func parse(t *testing.T, path, dir string, mode parser.Mode) (p *doc.Package, tests []*ast.File, fset *token.FileSet) {
 	t.Helper()
-	sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	require.NoError(t, err)
+	sources := suite.Got(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	fset = token.NewFileSet()
 	var files []*ast.File
 	for _, source := range sources {
-		file, err := parser.ParseFile(fset, source, nil, mode)
-		require.NoError(t, err)
+		file := suite.Got(parser.ParseFile(fset, source, nil, mode))(t)
 		if strings.HasSuffix(source, "_test.go") {
 			tests = append(tests, file)
 		} else {
 			files = append(files, file)
 		}
 	}
-	p, err = doc.NewFromFiles(fset, files, path)
-	require.NoError(t, err)
+	p = suite.Got(doc.NewFromFiles(fset, files, path))(t)
 	return p, tests, fset
 }

@@ -255,8 +255,7 @@ func TestLateRemovalDoesNotHitTheBarrierThatARepeatedSetHasSet(t *testing.T) {
 		}
 		require.Len(t, late, 2)
 		require.NoError(t, barrier.New(other, root+"/b").Remove(t.Context()))
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		require.NoError(t, suite.Wait(t, set))
 
 		_, err := suite.Session(t, other).Conn().Multi(late...)
@@ -273,13 +272,11 @@ func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
 			root, link, c := srv.Root(t), srv.Link(t), srv.Client(t)
 			path, conn := root+"/b", suite.Session(t, c).Conn()
 			create := func() {
-				_, err := conn.Create(path, nil, flags, zk.WorldACL(zk.PermAll))
-				require.NoError(t, err)
+				suite.Got(conn.Create(path, nil, flags, zk.WorldACL(zk.PermAll)))(t)
 			}
 			suite.Keep(t, c, root)
 			create()
-			_, _, gone, err := conn.ExistsW(path)
-			require.NoError(t, err)
+			gone := suite.WatchAt(t, conn.ExistsW, path)
 
 			b := barrier.New(link.Client(t), path)
 			link.Delay(100 * time.Millisecond) // so it is set again before the removal is back

@@ -26,8 +26,7 @@ func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
 		err := e.Run(t.Context(), []byte("me"), func(ctx context.Context, term *election.Term) error {
 			require.Greater(t, term.Token(), last)
 			last = term.Token()
-			line, err := e.Candidates(ctx)
-			require.NoError(t, err)
+			line := suite.Got(e.Candidates(ctx))(t)
 			require.Equal(t, []string{"me"}, values(line), "the last term's node is gone")
 			n++
 

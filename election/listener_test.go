@@ -25,8 +25,7 @@ func TestListenerIsNotToldOfALeaderThatIsPast(t *testing.T) {
 func TestListenerIsToldOfAValueThatWasProclaimedBeforeItsTerm(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		e := New(srv.Client(t), srv.Root(t)+"/early")
-		term, err := e.Campaign(suite.Lasting(t), []byte("old"))
-		require.NoError(t, err)
+		term := suite.Got(e.Campaign(suite.Lasting(t), []byte("old")))(t)
 		var last State
 		l := &listener{f: func(s State) { last = s }, value: []byte("old")}
 
@@ -45,8 +44,7 @@ func TestEndOfATermIsToldWithTheLeaderSeenLast(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c := srv.Client(t)
 		e := New(c, srv.Root(t)+"/end")
-		term, err := e.Campaign(suite.Lasting(t), nil)
-		require.NoError(t, err)
+		term := suite.Got(e.Campaign(suite.Lasting(t), nil))(t)
 		var told []State
 		l := &listener{f: func(s State) { told = append(told, s) }}
 		mine, next, in := Leader{Token: term.Token(), Node: term.Node(), Session: term.grant.Session().ID()}, Leader{Value: []byte("next"), Token: term.Token() + 1}, term.grant.Session()

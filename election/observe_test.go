@@ -113,8 +113,7 @@ func TestObserverDoesNotTrustAForeignNameThatComesAgain(t *testing.T) {
 		c, link, path := srv.Client(t), srv.Link(t), srv.Root(t)+"/again"
 		conn := suite.Session(t, c).Conn()
 		foreign := func(value string) string {
-			node, err := conn.Create(path+"/lock-", []byte(value), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-			require.NoError(t, err)
+			node := suite.Got(conn.Create(path+"/lock-", []byte(value), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))(t)
 			return node
 		}
 		a := campaign(t, c, path, "a")

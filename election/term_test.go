@@ -118,15 +118,14 @@ func TestResignToAnUnfitCandidateChangesNothing(t *testing.T) {
 		path, c := srv.Root(t)+"/refused", srv.Client(t)
 		e, term := election.New(c, path), campaign(t, c, path, "leader")
 		conn := suite.Session(t, srv.Client(t)).Conn()
-		strange, err := conn.Create(path+"/_c_0123456789abcdef-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
+		strange := suite.Got(conn.Create(path+"/_c_0123456789abcdef-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)))(t)
 		won := stand(t, srv.Client(t), path, "b", 2)
 		line := suite.Await(t, 3, e.Candidates)
 
 		for _, node := range []string{"", "unknown", term.Node()} {
 			require.ErrorIs(t, term.ResignTo(t.Context(), node), election.ErrNotInLine)
 		}
-		err = term.ResignTo(t.Context(), line[2].Node)
+		err := term.ResignTo(t.Context(), line[2].Node)
 		require.ErrorIs(t, err, election.ErrForeignContender)
 		require.ErrorContains(t, err, "election: "+path)
 		require.NoError(t, term.Err())
@@ -167,8 +166,7 @@ func TestLeaderIsNoOlderThanTheCall(t *testing.T) {
 		require.ErrorIs(t, err, election.ErrNoLeader)
 		follower.Lag(time.Second)
 		term := campaign(t, srv.Client(t), path, "leader")
-		_, err = e.Leader(t.Context())
-		require.NoError(t, err)
+		suite.Got(e.Leader(t.Context()))(t)
 		resign(t, term)
 	})
 }
@@ -223,8 +221,7 @@ func TestCandidateDoesNotLeadBesideALeaderLatch(t *testing.T) {
 		suite.Keep(t, c, path)
 		latch := func() (leave func()) {
 			conn := suite.Session(t, c).Conn()
-			node, err := conn.CreateProtectedEphemeralSequential(path+"/latch-", []byte("theirs"), zk.WorldACL(zk.PermAll))
-			require.NoError(t, err)
+			node := suite.Got(conn.CreateProtectedEphemeralSequential(path+"/latch-", []byte("theirs"), zk.WorldACL(zk.PermAll)))(t)
 			return func() { require.NoError(t, conn.Delete(node, -1)) }
 		}
 

@@ -181,8 +181,7 @@ func TestIdentityTakesTheNameOver(t *testing.T) {
 
 		link.Stall()
 		began := time.Now()
-		second, err := pod(c).TryJoin(t.Context(), "a", []byte("2"))
-		require.NoError(t, err)
+		second := suite.Got(pod(c).TryJoin(t.Context(), "a", []byte("2")))(t)
 		require.Zero(t, time.Since(began))
 		link.Heal()
 		joined(t, first, false)
@@ -199,7 +198,7 @@ func TestIdentityTakesTheNameOver(t *testing.T) {
 		session := suite.Session(t, c)
 		stale := path + "-identities/" + recipe.Owner{Session: session.ID()}.String() + "-plain"
 		require.NoError(t, session.Create(t.Context(), stale, []byte("pod"), zk.FlagEphemeral))
-		_, err = pod(link.Client(t)).TryJoin(t.Context(), "plain", nil)
+		_, err := pod(link.Client(t)).TryJoin(t.Context(), "plain", nil)
 		require.ErrorIs(t, err, group.ErrNameTaken)
 		require.NoError(t, session.Delete(t.Context(), stale, -1))
 		leave(t, plain)

@@ -16,8 +16,7 @@ func TestMain(m *testing.M) { suite.Main(m) }
 
 func join(t testing.TB, g *group.Group, name, data string) *group.Member {
 	t.Helper()
-	m, err := g.Join(suite.Lasting(t), name, []byte(data))
-	require.NoError(t, err)
+	m := suite.Got(g.Join(suite.Lasting(t), name, []byte(data)))(t)
 	return m
 }
 

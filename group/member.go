@@ -206,10 +206,7 @@ func (m *Member) run() {
 
 			// The user's back-off has stopped, but the member must come back.
 			m.group.recipe.Logger().Warn("not joined again", "path", m.group.recipe.Path(), "member", m.name, "error", err)
-			select {
-			case <-time.After(pause):
-			case <-m.leaving.Done():
-			}
+			rest(m.leaving, pause)
 		}
 
 		// Wake the calls of Set that wait for the grant.
@@ -225,6 +222,14 @@ func (m *Member) run() {
 // pause is the time before an attempt that only others can help: to join after the user's back-off
 // has stopped, to read a member in spite of its ACL, or to lock an item in a full session.
 const pause = 10 * time.Second
+
+// rest blocks for d, or until ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
 
 // gone blocks until no lost session has a node of the member.
 func (m *Member) gone() error {

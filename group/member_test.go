@@ -105,13 +105,11 @@ func waitsForItsClient(t *testing.T, srv *recipestest.Server, leaves bool) {
 	first := join(t, group.New(impatient, path), "a", "first")
 	stays := join(t, group.New(c, path), "stays", "") // or the path would be deleted
 	conn := suite.Session(t, srv.Client(t)).Conn()
-	_, err := conn.SetACL(path, zk.WorldACL(zk.PermRead|zk.PermDelete|zk.PermAdmin), -1)
-	require.NoError(t, err)
+	suite.Got(conn.SetACL(path, zk.WorldACL(zk.PermRead|zk.PermDelete|zk.PermAdmin), -1))(t)
 	require.NoError(t, conn.Delete(path+"/a", -1))
 	joined(t, first, false)
 	time.Sleep(time.Second) // it pauses for longer than that
-	_, err = conn.SetACL(path, zk.WorldACL(zk.PermAll), -1)
-	require.NoError(t, err)
+	suite.Got(conn.SetACL(path, zk.WorldACL(zk.PermAll), -1))(t)
 
 	second := join(t, group.New(c, path), "a", "second")
 	time.Sleep(time.Minute)
@@ -146,8 +144,7 @@ func TestLeaveDoesNotDeleteTheNextMemberOfTheName(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 				next, err := other.TryJoin(t.Context(), "a", nil)
 				met = over()
-				link.Cut()
-				link.Heal()
+				suite.Blip(link)
 				require.NoError(t, suite.Wait(t, left), "step %d", step)
 				require.Zero(t, suite.Session(t, c).EphemeralBytes(), "step %d", step)
 				time.Sleep(time.Minute)
@@ -198,8 +195,7 @@ func TestJoinLeavesAServerThatDoesNotAnswer(t *testing.T) {
 		follower.Isolate()
 
 		ctx := suite.Within(t, session.Timeout()/2)
-		m, err := group.New(c, srv.Root(t)+"/g").Join(ctx, "a", nil)
-		require.NoError(t, err)
+		m := suite.Got(group.New(c, srv.Root(t)+"/g").Join(ctx, "a", nil))(t)
 		require.Equal(t, session, suite.Session(t, c))
 		leave(t, m)
 	})

@@ -31,8 +31,8 @@ func (r *roster) update(ctx context.Context, s *recipe.Session, children []strin
 		return there
 	})
 	if dir != nil {
-		removed := len(r.known) + len(added) - len(children)
-		if dir.Czxid != r.czxid || dir.Cversion-r.cversion != int32(len(added)+removed) {
+		// Each child that has come counts once, and so does each that has gone.
+		if dir.Czxid != r.czxid || dir.Cversion-r.cversion != int32(2*len(added)+len(r.known)-len(children)) {
 			// A child was deleted and created again in between (or the group was). No listing says
 			// which child.
 			r.known, added = nil, children

@@ -250,10 +250,7 @@ func (s *share) begin(item string) {
 		exits := true
 		defer func() {
 			if exits { // with Goexit, and perhaps again and again
-				select {
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-				}
+				rest(ctx, time.Second)
 			}
 			cancel()
 			select {
@@ -301,17 +298,14 @@ func (s *share) leave(ctx context.Context) {
 	s.left.Add(1)
 	defer s.left.Add(-1)
 
-	select {
-	case <-time.After(pause):
-	case <-ctx.Done():
-		return
+	rest(ctx, pause)
+	if ctx.Err() == nil {
+		// By now, the other items have met the same, so that they are counted.
+		s.warned.Do(func() {
+			s.group.recipe.Logger().Warn("items left alone: the session has no room for their locks",
+				"path", s.group.recipe.Path(), "member", s.me.name, "items", s.left.Load())
+		})
 	}
-
-	// By now, the other items have met the same, so that they are counted.
-	s.warned.Do(func() {
-		s.group.recipe.Logger().Warn("items left alone: the session has no room for their locks",
-			"path", s.group.recipe.Path(), "member", s.me.name, "items", s.left.Load())
-	})
 }
 
 // ownerOf returns the name of the member that an item belongs to, or "" if there are no members. It

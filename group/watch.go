@@ -130,11 +130,7 @@ func (g *Group) watchPeer(ctx context.Context, s *recipe.Session, p Peer, news c
 		if errors.Is(err, zk.ErrNoNode) || err == nil && stat.Czxid != p.czxid {
 			return // the next listing shows that
 		} else if err != nil {
-			// The member may not be read, but its ACL can change.
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
+			rest(ctx, pause) // the member may not be read, but its ACL can change
 			continue
 		}
 

@@ -30,8 +30,7 @@ func TestLockAllHoldsAllAndGivesAllBack(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		ctx, link := suite.Lasting(t), srv.Link(t)
 		locks := locksAt(link.Client(t), srv.Root(t), "b", "a", "c")
-		all, err := lock.LockAll(ctx, locks...)
-		require.NoError(t, err)
+		all := suite.Got(lock.LockAll(ctx, locks...))(t)
 		for i, m := range locks {
 			_, err := m.TryLock(ctx)
 			require.ErrorIs(t, err, lock.ErrLocked)
@@ -58,8 +57,7 @@ func TestLossOfOneLeaseEndsAll(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, ctx := srv.Root(t), suite.Lasting(t)
 		others := locksAt(srv.Client(t), root, "a", "b")
-		all, err := lock.LockAll(ctx, locksAt(srv.Client(t), root, "a", "b")...)
-		require.NoError(t, err)
+		all := suite.Got(lock.LockAll(ctx, locksAt(srv.Client(t), root, "a", "b")...))(t)
 		ended := suite.Later(func() struct{} { return <-all.Done() })
 		var none context.Context
 		require.Error(t, all.Unlock(none))
@@ -129,8 +127,7 @@ func TestLockAllRefusesBadInputBeforeAnyIO(t *testing.T) {
 // connected returns a client of the server that dial reaches. It is given another name for it.
 func connected(t *testing.T, dial zk.Dialer, servers string) *protocol.Client {
 	t.Helper()
-	c, err := protocol.Connect(suite.Lasting(t), servers, protocol.WithDialer(dial))
-	require.NoError(t, err)
+	c := suite.Got(protocol.Connect(suite.Lasting(t), servers, protocol.WithDialer(dial)))(t)
 	t.Cleanup(func() { suite.Close(t, c) })
 	return c
 }

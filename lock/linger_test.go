@@ -305,10 +305,8 @@ func TestLeasesLeaveNothing(t *testing.T) { //nolint:paralleltest // it counts g
 // first.
 func (w *world) try(t *testing.T, conn *zk.Conn, thinks time.Duration) (got bool) {
 	t.Helper()
-	node, err := conn.CreateProtectedEphemeralSequential(w.path+"/lock-", nil, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	line, _, err := conn.Children(w.path)
-	require.NoError(t, err)
+	node := suite.Got(conn.CreateProtectedEphemeralSequential(w.path+"/lock-", nil, zk.WorldACL(zk.PermAll)))(t)
+	line := suite.ReadAt(t, conn.Children, w.path)
 	first := node
 	for _, n := range line {
 		if n[len(n)-10:] < first[len(first)-10:] {
@@ -363,8 +361,7 @@ func TestReceiptsAreNoTries(t *testing.T) {
 		for range 200 {
 			l := suite.Must(t, w.m.Lock)
 			require.Equal(t, token, l.Token())
-			_, err := l.Multi(t.Context(), &zk.CheckVersionRequest{Path: w.path, Version: -1})
-			require.NoError(t, err)
+			suite.Got(l.Multi(t.Context(), &zk.CheckVersionRequest{Path: w.path, Version: -1}))(t)
 			suite.Unlock(t, l)
 		}
 	})

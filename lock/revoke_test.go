@@ -26,8 +26,7 @@ func TestRevocationIsHeardOfAfterRefusals(t *testing.T) {
 		conn := suite.Session(t, srv.Client(t)).Conn()
 		link.Delay(100 * time.Millisecond) // or the lease reads the request before it may not
 		require.NoError(t, lock.New(srv.Client(t), path).Revoke(ctx, l.Node()))
-		_, err := conn.SetACL(path+"/"+l.Node(), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-		require.NoError(t, err)
+		suite.Got(conn.SetACL(path+"/"+l.Node(), zk.WorldACL(zk.PermAll&^zk.PermRead), -1))(t)
 		link.Delay(0)
 		revoked := l.Revoked()
 		time.Sleep(time.Hour)
@@ -37,8 +36,7 @@ func TestRevocationIsHeardOfAfterRefusals(t *testing.T) {
 		require.Positive(t, again)
 		require.LessOrEqual(t, again, 60*(6+1), "the lease itself asks once in a session timeout, and this once a minute")
 
-		_, err = conn.SetACL(path+"/"+l.Node(), zk.WorldACL(zk.PermAll), -1)
-		require.NoError(t, err)
+		suite.Got(conn.SetACL(path+"/"+l.Node(), zk.WorldACL(zk.PermAll), -1))(t)
 		time.Sleep(2 * time.Minute)
 		suite.Wait(t, revoked)
 		require.NoError(t, l.Unlock(ctx))
@@ -74,8 +72,7 @@ func TestRevokeDestroysNothing(t *testing.T) {
 		require.ErrorIs(t, err, lock.ErrNotRevocable)
 		require.ErrorContains(t, err, "lock: "+path+": ")
 		revoked := l.Revoked()
-		_, err = suite.Session(t, c).Set(t.Context(), path+"/"+l.Node(), []byte("__REVOKE__"), -1)
-		require.NoError(t, err)
+		suite.Got(suite.Session(t, c).Set(t.Context(), path+"/"+l.Node(), []byte("__REVOKE__"), -1))(t)
 		suite.Wait(t, revoked)
 		synctest.Wait()
 		require.Equal(t, "mine", data(l.Node()))
@@ -83,8 +80,7 @@ func TestRevokeDestroysNothing(t *testing.T) {
 
 		for given, want := range map[string]string{"": "__REVOKE__", "10.0.0.4": "__REVOKE__", "10.0.0.4:80": "10.0.0.4:80"} {
 			conn := suite.Session(t, c).Conn()
-			node, err := conn.CreateProtectedEphemeralSequential(path+"/lock-", []byte(given), zk.WorldACL(zk.PermAll))
-			require.NoError(t, err)
+			node := suite.Got(conn.CreateProtectedEphemeralSequential(path+"/lock-", []byte(given), zk.WorldACL(zk.PermAll)))(t)
 			err = other.Revoke(t.Context(), node[len(path)+1:])
 			require.Equal(t, want == given, errors.Is(err, lock.ErrNotRevocable), given)
 			require.Equal(t, want, data(node[len(path)+1:]))

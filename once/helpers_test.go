@@ -41,9 +41,7 @@ type blocked struct {
 	result chan error
 }
 
-func newBlocked() blocked {
-	return blocked{make(chan context.Context, 1), make(chan error, 1)}
-}
+func newBlocked() blocked { return blocked{make(chan context.Context, 1), make(chan error, 1)} }
 
 func (b blocked) fn(ctx context.Context, _ *once.Run) error {
 	b.began <- ctx

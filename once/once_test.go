@@ -54,8 +54,7 @@ func TestKeyRunsUntilARunSucceeds(t *testing.T) {
 				panic("fn")
 			})
 		})
-		ctx := suite.Within(t, time.Second)
-		ran, err := once.New(srv.Client(t), path).Do(ctx, "key", never)
+		ran, err := once.New(srv.Client(t), path).Do(suite.Within(t, time.Second), "key", never)
 		require.False(t, ran)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		calls(t, srv.Client(t), path, 0)
@@ -111,8 +110,7 @@ func TestDoneNodeSaysWhoHasRun(t *testing.T) {
 		data, _ := suite.Get(t, c, path+"/done/a%2Fb")
 		var record map[string]any
 		require.NoError(t, json.Unmarshal(data, &record))
-		_, err := time.Parse(time.RFC3339Nano, record["done"].(string))
-		require.NoError(t, err)
+		suite.Got(time.Parse(time.RFC3339Nano, record["done"].(string)))(t)
 
 		failing := once.New(srv.Client(t), path)
 		require.ErrorIs(t, do(t, failing, "failed", func(context.Context, *once.Run) error { return errFailed }).err, errFailed)
@@ -122,8 +120,7 @@ func TestDoneNodeSaysWhoHasRun(t *testing.T) {
 		all[0].Done = time.Time{}
 		require.Equal(t, want, all[0])
 		for key, is := range map[string]bool{"a/b": true, "failed": false, "other": false} {
-			done, err := failing.Done(t.Context(), key)
-			require.NoError(t, err)
+			done := suite.Got(failing.Done(t.Context(), key))(t)
 			require.Equal(t, is, done, key)
 		}
 	})

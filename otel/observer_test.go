@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	zkotel "github.com/zkrecipes/zkrecipes/otel"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
@@ -31,8 +32,7 @@ import (
 // name or another number changes it.
 func TestEventsHaveTheirTranscript(t *testing.T) {
 	const name = "events.txt"
-	text, err := os.ReadFile("testdata/" + name)
-	require.NoError(t, err)
+	text := suite.Got(os.ReadFile("testdata/" + name))(t)
 
 	var got strings.Builder
 	var f *feed
@@ -147,9 +147,8 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		require.EqualError(t, err, "zkotel: configure the observer: "+what)
 	}
 
-	o, err := zkotel.New(nil)
-	require.NoError(t, err)
-	_, err = o.ObserveClient(nil)
+	o := suite.Got(zkotel.New(nil))(t)
+	_, err := o.ObserveClient(nil)
 	require.EqualError(t, err, "zkotel: observe a client: it is nil")
 	_, err = o.ObserveQueue("/q", nil)
 	require.EqualError(t, err, "zkotel: observe the queue at /q: it is nil")
@@ -277,13 +276,11 @@ func TestQueuesThatDoNotAnswerDelayACollectionByASecond(t *testing.T) {
 		asked := make(chan context.Context, 4)
 		slow := queueFunc(func(ctx context.Context) (int, error) { asked <- ctx; <-ctx.Done(); return 0, ctx.Err() })
 		for _, path := range []string{"/a", "/b", "/c"} {
-			stop, err := p.ObserveQueue(path, slow)
-			require.NoError(t, err)
+			stop := suite.Got(p.ObserveQueue(path, slow))(t)
 			defer stop()
 		}
 		ready := queueFunc(func(ctx context.Context) (int, error) { asked <- ctx; return 5, nil })
-		stop, err := p.ObserveQueue("/ready", ready)
-		require.NoError(t, err)
+		stop := suite.Got(p.ObserveQueue("/ready", ready))(t)
 
 		began := time.Now()
 		require.Equal(t, map[string]string{`zkrecipes.queue.depth{zookeeper.path="/ready" zookeeper.recipe="queue"}`: "5"}, p.measure())
@@ -301,8 +298,7 @@ func TestQueuesThatDoNotAnswerDelayACollectionByASecond(t *testing.T) {
 func TestContextOfACollectionEndsWithIt(t *testing.T) {
 	p := newProbe(t)
 	var asked context.Context
-	_, err := p.ObserveQueue("/a", queueFunc(func(ctx context.Context) (int, error) { asked = ctx; return 1, ctx.Err() }))
-	require.NoError(t, err)
+	suite.Got(p.ObserveQueue("/a", queueFunc(func(ctx context.Context) (int, error) { asked = ctx; return 1, ctx.Err() })))(t)
 	require.Len(t, p.measure(), 1)
 	require.ErrorIs(t, asked.Err(), context.Canceled)
 }

@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	zkotel "github.com/zkrecipes/zkrecipes/otel"
 )
 
@@ -33,8 +34,7 @@ func requireGolden(t *testing.T, name, text string) {
 	if *update {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 	}
-	want, err := os.ReadFile(name)
-	require.NoError(t, err)
+	want := suite.Got(os.ReadFile(name))(t)
 	require.Equal(t, strings.Split(string(want), "\n"), strings.Split(text, "\n"), "go test -update writes %s", name)
 }
 

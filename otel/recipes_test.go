@@ -90,8 +90,7 @@ func (p *program) text() string {
 func TestProgramsHaveTheirTranscript(t *testing.T) {
 	lost := func(lose func(t *testing.T, p *program)) func(t *testing.T, p *program) {
 		return func(t *testing.T, p *program) {
-			lease, err := p.lock.Lock(p.ctx)
-			require.NoError(t, err)
+			lease := suite.Got(p.lock.Lock(p.ctx))(t)
 			time.Sleep(time.Second)
 			p.told("lock")
 			lose(t, p)
@@ -108,8 +107,7 @@ func TestProgramsHaveTheirTranscript(t *testing.T) {
 		{"A contended lock", func(t *testing.T, p *program) {
 			second := lock.New(p.server.Client(t, protocol.WithObserver(p)), p.path)
 			ctx, parent := p.traces.Tracer("test").Start(p.ctx, "work")
-			one, err := p.lock.Lock(p.ctx)
-			require.NoError(t, err)
+			one := suite.Got(p.lock.Lock(p.ctx))(t)
 			p.told("one locks")
 			granted := suite.Later(func() *lock.Lease {
 				two, err := second.Lock(ctx)
@@ -118,7 +116,7 @@ func TestProgramsHaveTheirTranscript(t *testing.T) {
 			})
 			time.Sleep(3 * time.Second)
 			p.told("two waits")
-			_, err = second.TryLock(p.ctx)
+			_, err := second.TryLock(p.ctx)
 			require.ErrorIs(t, err, lock.ErrLocked)
 			p.told("two tries")
 			require.NoError(t, one.Unlock(p.ctx))
@@ -132,47 +130,38 @@ func TestProgramsHaveTheirTranscript(t *testing.T) {
 		{"A lock that lingers is held by its leases", func(t *testing.T, p *program) {
 			m := lock.New(p.client, p.path, lock.WithLinger(time.Minute))
 			for range 2 {
-				l, err := m.Lock(p.ctx)
-				require.NoError(t, err)
+				l := suite.Got(m.Lock(p.ctx))(t)
 				p.told("lock")
 				require.NoError(t, l.Unlock(p.ctx))
 				p.told("unlock")
 			}
 		}},
 		{"An expired session", lost(func(t *testing.T, p *program) {
-			session, err := p.client.Session(p.ctx)
-			require.NoError(t, err)
+			session := suite.Got(p.client.Session(p.ctx))(t)
 			p.server.ExpireSession(session.ID())
 		})},
 		{"Silent servers", lost(func(_ *testing.T, p *program) { p.link.Stall() })},
 		{"A deleted node", lost(func(t *testing.T, p *program) {
-			line, err := p.lock.Contenders(p.ctx)
-			require.NoError(t, err)
+			line := suite.Got(p.lock.Contenders(p.ctx))(t)
 			require.NoError(t, p.lock.Break(p.ctx, line[0].Node))
 		})},
 		{"A closed client", lost(func(t *testing.T, p *program) { require.NoError(t, p.client.Close()) })},
 		{"A lost reply is no loss", func(t *testing.T, p *program) {
-			lease, err := p.lock.Lock(p.ctx)
-			require.NoError(t, err)
+			lease := suite.Got(p.lock.Lock(p.ctx))(t)
 			p.told("lock")
-			s, err := recipe.SessionOf(p.ctx, p.client)
-			require.NoError(t, err)
+			s := suite.Got(recipe.SessionOf(p.ctx, p.client))(t)
 			p.link.LoseReply(recipestest.OpExists, 1)
-			_, err = s.Exists(p.ctx, p.path)
-			require.NoError(t, err)
+			suite.Got(s.Exists(p.ctx, p.path))(t)
 			p.told("lose a reply")
 			require.NoError(t, lease.Unlock(p.ctx))
 			p.told("unlock")
 		}},
 		{"A queue", func(t *testing.T, p *program) {
-			stop, err := p.ObserveQueue(p.path, p.queue)
-			require.NoError(t, err)
+			stop := suite.Got(p.ObserveQueue(p.path, p.queue))(t)
 			p.told("observe the queue")
-			_, err = p.queue.OfferAll(p.ctx, [][]byte{{1}, {2}, {3}})
-			require.NoError(t, err)
+			suite.Got(p.queue.OfferAll(p.ctx, [][]byte{{1}, {2}, {3}}))(t)
 			p.told("offer three")
-			_, err = p.queue.Take(p.ctx)
-			require.NoError(t, err)
+			suite.Got(p.queue.Take(p.ctx))(t)
 			p.told("take one")
 			stop()
 			p.told("stop observing")
@@ -191,18 +180,15 @@ func TestProgramsHaveTheirTranscript(t *testing.T) {
 // The file has each instrument. The documentation of the package names them, too.
 func TestInstrumentsAreDescribed(t *testing.T) {
 	observed(t, func(t *testing.T, p *program) {
-		_, err := p.ObserveClient(p.client)
-		require.NoError(t, err)
-		_, err = p.ObserveQueue("/q", p.queue)
-		require.NoError(t, err)
+		suite.Got(p.ObserveClient(p.client))(t)
+		suite.Got(p.ObserveQueue("/q", p.queue))(t)
 		for kind := protocol.EventKind(1); kind.String() != "unknown"; kind++ {
 			p.Observe(protocol.Event{Kind: kind, Context: p.ctx, Token: 1, Err: map[bool]error{true: errors.New("lost")}[kind == protocol.EventLost]})
 		}
 		p.measure()
 
 		var all strings.Builder
-		doc, err := os.ReadFile("doc.go")
-		require.NoError(t, err)
+		doc := suite.Got(os.ReadFile("doc.go"))(t)
 		for _, name := range slices.Sorted(maps.Keys(p.instruments)) {
 			all.WriteString(p.instruments[name])
 			unit := strings.Fields(p.instruments[name])[1]
@@ -215,8 +201,7 @@ func TestInstrumentsAreDescribed(t *testing.T) {
 
 func TestClientIsObserved(t *testing.T) {
 	observed(t, func(t *testing.T, p *program) {
-		stop, err := p.ObserveClient(p.client, attribute.String("client", "a"))
-		require.NoError(t, err)
+		stop := suite.Got(p.ObserveClient(p.client, attribute.String("client", "a")))(t)
 		// requireState compares what is measured, which takes no time. The trust is compared up to
 		// rounding.
 		requireState := func(want string, s *protocol.Session) {
@@ -238,12 +223,10 @@ func TestClientIsObserved(t *testing.T) {
 			require.Zero(t, time.Since(began), "a collection waits for no session")
 		}
 
-		s, err := p.client.Session(p.ctx)
-		require.NoError(t, err)
+		s := suite.Got(p.client.Session(p.ctx))(t)
 		requireState("connected", s)
 		// The client's own clock ends a session that holds something.
-		_, err = p.lock.Lock(p.ctx)
-		require.NoError(t, err)
+		suite.Got(p.lock.Lock(p.ctx))(t)
 		require.Positive(t, s.EphemeralBytes())
 		requireState("connected", s)
 		p.link.Cut()
@@ -254,8 +237,7 @@ func TestClientIsObserved(t *testing.T) {
 		suite.Wait(t, s.Done())
 		requireState("lost", nil) // there is no trust, and a graph shows that
 		p.link.Heal()
-		s, err = p.client.Session(p.ctx)
-		require.NoError(t, err)
+		s = suite.Got(p.client.Session(p.ctx))(t)
 		requireState("connected", s)
 		require.NoError(t, p.client.Close())
 		requireState("closed", nil)
@@ -270,14 +252,10 @@ func TestUnreachableQueueLeavesTheOtherMetrics(t *testing.T) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled <- err }))
 	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 	observed(t, func(t *testing.T, p *program) {
-		_, err := p.ObserveClient(p.client)
-		require.NoError(t, err)
-		_, err = p.ObserveQueue("/q", queue.New(p.client, "/q"))
-		require.NoError(t, err)
-		_, err = p.ObserveQueue("/silent", queueFunc(func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }))
-		require.NoError(t, err)
-		s, err := p.client.Session(p.ctx)
-		require.NoError(t, err)
+		suite.Got(p.ObserveClient(p.client))(t)
+		suite.Got(p.ObserveQueue("/q", queue.New(p.client, "/q")))(t)
+		suite.Got(p.ObserveQueue("/silent", queueFunc(func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() })))(t)
+		s := suite.Got(p.client.Session(p.ctx))(t)
 
 		// The trust ends while the queues are asked.
 		p.link.Stall()
@@ -300,8 +278,7 @@ func TestBlockedExporterDoesNotBlockRecipes(t *testing.T) {
 	observed(t, func(t *testing.T, p *program) {
 		exporter.gate = make(chan struct{}) // of the bubble
 		for range 100 {
-			lease, err := p.lock.Lock(p.ctx)
-			require.NoError(t, err)
+			lease := suite.Got(p.lock.Lock(p.ctx))(t)
 			require.NoError(t, lease.Unlock(p.ctx))
 		}
 		require.Empty(t, exporter.GetSpans())

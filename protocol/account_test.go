@@ -65,16 +65,14 @@ func TestSessionIsFullBeforeAServerCannotEndIt(t *testing.T) {
 		// Neither a persistent node nor a node that its own transaction deletes takes room.
 		require.NoError(t, s.Create(suite.Lasting(t), long, nil, 0))
 		require.NoError(t, s.Delete(suite.Lasting(t), long, -1))
-		_, err = s.Multi(suite.Lasting(t), &zk.CreateRequest{Path: long, Flags: zk.FlagEphemeral}, &zk.DeleteRequest{Path: long, Version: -1})
-		require.NoError(t, err)
+		suite.Got(s.Multi(suite.Lasting(t), &zk.CreateRequest{Path: long, Flags: zk.FlagEphemeral}, &zk.DeleteRequest{Path: long, Version: -1}))(t)
 
 		// A node that goes makes room for another node, even in the same transaction and at the
 		// same path.
 		_, err = s.Multi(suite.Lasting(t), &zk.CreateRequest{Path: long, Flags: zk.FlagEphemeral}, &zk.DeleteRequest{Path: paths[0], Version: -1})
 		require.NoError(t, err)
 		before := s.EphemeralBytes()
-		_, err = s.Multi(suite.Lasting(t), &zk.DeleteRequest{Path: long, Version: -1}, &zk.CreateRequest{Path: long, Flags: zk.FlagEphemeral})
-		require.NoError(t, err)
+		suite.Got(s.Multi(suite.Lasting(t), &zk.DeleteRequest{Path: long, Version: -1}, &zk.CreateRequest{Path: long, Flags: zk.FlagEphemeral}))(t)
 		require.Equal(t, before, s.EphemeralBytes())
 		require.NoError(t, s.Delete(suite.Lasting(t), long, -1))
 
@@ -199,8 +197,7 @@ func TestEachOfSeveralSequentialNodesIsCountedBeforeItIsThere(t *testing.T) {
 		require.Equal(t, n*one, s.EphemeralBytes())
 
 		// The answers are lost. When there is no room, the client looks for the nodes.
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		require.NoError(t, s.Fence(suite.Lasting(t)))
 		require.Equal(t, n*one, s.EphemeralBytes())
 		all, _, err := s.Children(suite.Lasting(t), root)

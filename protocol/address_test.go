@@ -46,8 +46,7 @@ func newTown(t *testing.T, n int) (_ *town, connect string) {
 }
 
 func ensembleIn(t *testing.T) *embedded.Server {
-	srv, err := embedded.Start(embedded.Config{InMemory: true, TickTime: 500 * time.Millisecond})
-	require.NoError(t, err)
+	srv := suite.Got(embedded.Start(embedded.Config{InMemory: true, TickTime: 500 * time.Millisecond}))(t)
 	t.Cleanup(func() { srv.Close() })
 	return srv
 }

@@ -85,8 +85,7 @@ func TestChrootThatMustExistIsNotCreated(t *testing.T) {
 		require.False(t, suite.Exists(t, srv.Client(t), root))
 
 		suite.Keep(t, srv.Client(t), root+"/app/line")
-		c, err := dial()
-		require.NoError(t, err)
+		c := suite.Got(dial())(t)
 		defer c.Close()
 		suite.Release(t, suite.Hold(t, c, "/line"))
 

@@ -39,8 +39,7 @@ func took(f func()) time.Duration {
 // test's checks.
 func connect(t testing.TB, connectString string, opts ...protocol.ConnectOption) *protocol.Client {
 	t.Helper()
-	c, err := protocol.Connect(suite.Lasting(t), connectString, opts...)
-	require.NoError(t, err)
+	c := suite.Got(protocol.Connect(suite.Lasting(t), connectString, opts...))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

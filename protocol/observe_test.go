@@ -68,8 +68,7 @@ func TestObserverIsToldWhatHappensInOrder(t *testing.T) {
 		}
 		hold := func(who string) *recipe.Grant {
 			ctx, cancel := context.WithCancel(as(who))
-			g, err := l.Enter(ctx, suite.Request)
-			require.NoError(t, err)
+			g := suite.Got(l.Enter(ctx, suite.Request))(t)
 			cancel()
 			told.require(t, event(protocol.EventWaiting, who, nil, 0, nil), event(protocol.EventAcquired, who, g, 0, nil))
 			return g

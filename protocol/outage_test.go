@@ -251,8 +251,7 @@ func TestDefaultLoggerGetsWarnings(t *testing.T) {
 
 		// The warning about the timeout has come before: another client gets one of its own.
 		connect(t, srv.ConnectString(), long...)
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		require.Equal(t, 1, strings.Count(log.String(), "the server grants another session timeout"))
@@ -272,8 +271,7 @@ func TestManyLossesAreOneMessage(t *testing.T) {
 			last = suite.Hold(t, c, fmt.Sprint(root, "/", i))
 		}
 		inside := recipe.New(c, "test", root).Part(root + "/inside")
-		_, err := line.New(inside, line.Locks...).Enter(suite.Lasting(t), suite.Request)
-		require.NoError(t, err)
+		suite.Got(line.New(inside, line.Locks...).Enter(suite.Lasting(t), suite.Request))(t)
 
 		link.Stall()
 		suite.Wait(t, last.Session().Done())

@@ -32,14 +32,12 @@ var lasting = recipestest.WithConfig(embedded.Config{MaxSessionTimeout: suite.Li
 func TestLeaseTakesLittleMemory(t *testing.T) {
 	t.Parallel()
 	suite.SkipShort(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := suite.Got(os.Executable())(t)
 	holder := exec.Command(self)
 	holder.Env = append(os.Environ(), holderEnv+"="+recipestest.Start(t, lasting).ConnectString())
 	out, err := holder.Output()
 	require.NoError(t, err, "%s", out)
-	each, err := strconv.Atoi(string(out))
-	require.NoError(t, err)
+	each := suite.Got(strconv.Atoi(string(out)))(t)
 	t.Logf("%d bytes for each lease", each)
 	require.Less(t, each, 2048)
 }

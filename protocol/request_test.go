@@ -53,8 +53,7 @@ func TestRequestLimitIsKeptBeforeAnythingIsSent(t *testing.T) {
 		require.Equal(t, before, writes())
 
 		big.Data = big.Data[:60_000]
-		g, err := suite.LineAt(c, root+"/fresh").Enter(suite.Lasting(t), big)
-		require.NoError(t, err)
+		g := suite.Got(suite.LineAt(c, root+"/fresh").Enter(suite.Lasting(t), big))(t)
 		require.NoError(t, g.Release(suite.Lasting(t)))
 		require.NoError(t, other.Release(suite.Lasting(t)))
 	})

@@ -62,8 +62,7 @@ func TestSessionIsNotResumedWhereItWouldGoBackInTime(t *testing.T) {
 			suite.Wait(t, link.Answered(recipestest.OpConnect, connects))
 			resumed := link.Answered(recipestest.OpConnect, connects+1)
 			link.Move(f)
-			link.Cut()
-			link.Heal()
+			suite.Blip(link)
 			begin := time.Now()
 			suite.Wait(t, resumed)
 			require.GreaterOrEqual(t, time.Since(begin), time.Second, "the follower has to catch up first")
@@ -109,8 +108,7 @@ func TestWatchesSurviveTwoCuts(t *testing.T) {
 					root, link := srv.Root(t), srv.Link(t)
 					s, other := suite.Session(t, link.Client(t)), suite.Session(t, srv.Client(t))
 					require.NoError(t, other.Create(t.Context(), root, nil, 0))
-					changed, err := c.watch(s.Conn(), root)
-					require.NoError(t, err)
+					changed := suite.Got(c.watch(s.Conn(), root))(t)
 					link.Cut()
 					synctest.Wait()
 					require.NoError(t, c.change(other.Conn(), root))
@@ -118,7 +116,7 @@ func TestWatchesSurviveTwoCuts(t *testing.T) {
 						go s.Conn().Exists("/")
 					}
 					synctest.Wait()
-					stop := link.At(step, func() { time.Sleep(time.Millisecond); link.Cut(); link.Heal() })
+					stop := link.At(step, func() { time.Sleep(time.Millisecond); suite.Blip(link) })
 					link.Heal()
 					suite.Wait(t, changed)
 					time.Sleep(time.Second)
@@ -138,17 +136,13 @@ func TestWatchThatHasFiredIsNotSetAgain(t *testing.T) {
 		c := link.Client(t)
 		conn := suite.Session(t, c).Conn()
 		synctest.Wait() // zk.Conn can set very early watches twice
-		_, _, created, err := conn.ExistsW(root)
-		require.NoError(t, err)
-		_, err = conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
+		created := suite.WatchAt(t, conn.ExistsW, root)
+		suite.Got(conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll)))(t)
 		suite.Wait(t, created)
 		suite.Reconnect(t, link, c)
 		synctest.Wait()
-		_, err = conn.Set(root, []byte("new"), -1)
-		require.NoError(t, err)
-		_, _, deleted, err := conn.ExistsW(root)
-		require.NoError(t, err)
+		suite.Got(conn.Set(root, []byte("new"), -1))(t)
+		deleted := suite.WatchAt(t, conn.ExistsW, root)
 		require.Zero(t, link.Count(recipestest.OpSetWatches), "none was left")
 		suite.Reconnect(t, link, c)
 		require.NoError(t, conn.Delete(root, -1))
@@ -168,8 +162,7 @@ func TestManyWatchesAreSetAgainWhereRequestsMustBeSmall(t *testing.T) {
 		parent := root + "/" + strings.Repeat("x", 400)
 		var created []<-chan zk.Event
 		for i := range n {
-			_, _, ch, err := s.Conn().ExistsW(fmt.Sprintf("%s%04d", parent, i))
-			require.NoError(t, err)
+			ch := suite.WatchAt(t, s.Conn().ExistsW, fmt.Sprintf("%s%04d", parent, i))
 			created = append(created, ch)
 		}
 
@@ -203,24 +196,19 @@ func TestEventsAreNotRepeatedThoughWatchesAreMany(t *testing.T) {
 		root, link := srv.Root(t), srv.Link(t)
 		c, other := link.Client(t), suite.Session(t, srv.Client(t))
 		conn := suite.Session(t, c).Conn()
-		_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
+		suite.Got(conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll)))(t)
 
 		for i := range 350 { // with long names: zk.Conn needs two requests
-			_, _, _, err := conn.ExistsW(fmt.Sprintf("%s/%s%d", root, strings.Repeat("x", 400), i))
-			require.NoError(t, err)
+			suite.WatchAt(t, conn.ExistsW, fmt.Sprintf("%s/%s%d", root, strings.Repeat("x", 400), i))
 		}
 
 		suite.Reconnect(t, link, c)
 		synctest.Wait()
 
-		_, _, changed, err := conn.GetW(root)
-		require.NoError(t, err)
-		_, err = other.Conn().Set(root, []byte("new"), -1)
-		require.NoError(t, err)
+		changed := suite.WatchAt(t, conn.GetW, root)
+		suite.Got(other.Conn().Set(root, []byte("new"), -1))(t)
 		suite.Wait(t, changed)
-		_, _, changed, err = conn.GetW(root)
-		require.NoError(t, err)
+		changed = suite.WatchAt(t, conn.GetW, root)
 		suite.Reconnect(t, link, c)
 		synctest.Wait()
 		require.Empty(t, changed)
@@ -234,11 +222,9 @@ func TestConnectionOverWhichWatchesAreNotSetAgainIsCut(t *testing.T) {
 		root, link := srv.Root(t), srv.Link(t)
 		s := suite.Session(t, link.Client(t))
 		synctest.Wait() // otherwise zk.Conn can set the watch twice on its first connection
-		_, _, created, err := s.Conn().ExistsW(root)
-		require.NoError(t, err)
+		created := suite.WatchAt(t, s.Conn().ExistsW, root)
 		link.Fail(recipestest.OpSetWatches, "", -101, 1)
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		time.Sleep(time.Second)
 		require.Equal(t, 3, link.Count(recipestest.OpConnect))
 		require.Equal(t, 2, link.Count(recipestest.OpSetWatches))
@@ -260,8 +246,7 @@ func TestLeasesAreKeptWhereItTakesLongToWatchThemAgain(t *testing.T) {
 		timeout, connects := suite.Session(t, c).Timeout(), link.Count(recipestest.OpConnect)
 		slow.rate = n * 2000 / int(timeout.Seconds())
 
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 
 		time.Sleep(2 * timeout)
 

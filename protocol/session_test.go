@@ -187,8 +187,7 @@ func TestTrustIsRenewedWithoutPermissionsOnTheChroot(t *testing.T) {
 		root, link := srv.Root(t), srv.Link(t)
 		owner := suite.Session(t, srv.Client(t))
 		suite.Keep(t, srv.Client(t), root+"/open")
-		_, err := owner.Conn().SetACL(owner.Path(root), zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
-		require.NoError(t, err)
+		suite.Got(owner.Conn().SetACL(owner.Path(root), zk.WorldACL(zk.PermRead|zk.PermAdmin), -1))(t)
 		c := connect(t, srv.ConnectString()+root, protocol.WithDialer(link.Dial))
 		timeout := suite.Session(t, c).Timeout()
 		g := suite.Hold(t, c, "/open/lock")
@@ -388,8 +387,7 @@ func TestWaitsThatAreGivenUpLeaveNothing(t *testing.T) {
 			}
 			time.Sleep(time.Second) // deletions of nodes end the watches on them, and goroutines stay for a moment
 			synctest.Wait()
-			watches, err := watchesOn(srv.Dial, srv.ConnectString())
-			require.NoError(t, err)
+			watches := suite.Got(watchesOn(srv.Dial, srv.ConnectString()))(t)
 			left = []string{watches}
 			for _, stack := range ourGoroutines(t) {
 				number, _, _ := strings.Cut(stack, " @ ")

@@ -46,18 +46,15 @@ func TestLongRequestsAndRepliesOverASlowLinkLoseNothing(t *testing.T) {
 		root, link := srv.Root(t), srv.Link(t)
 		c := link.Client(t, overSlow(link, 200_000))
 		s := suite.Session(t, c)
-		_, err := s.Conn().Create(root, nil, 0, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
+		suite.Got(s.Conn().Create(root, nil, 0, zk.WorldACL(zk.PermAll)))(t)
 		g := suite.Hold(t, c, root+"/held")
 
 		for range 12 { // in all phases
 			time.Sleep(time.Minute + time.Second/10)
 			connects := link.Count(recipestest.OpConnect)
-			_, err := recipe.Do(suite.Lasting(t), s, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(root, make([]byte, 900_000), -1) })
-			require.NoError(t, err)
+			suite.Got(recipe.Do(suite.Lasting(t), s, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(root, make([]byte, 900_000), -1) }))(t)
 			time.Sleep(time.Minute)
-			data, err := recipe.Do(suite.Lasting(t), s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err })
-			require.NoError(t, err)
+			data := suite.Got(recipe.Do(suite.Lasting(t), s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err }))(t)
 			require.Len(t, data, 900_000)
 			require.LessOrEqual(t, link.Count(recipestest.OpConnect), connects+6, "connections")
 			require.NoError(t, g.Err())
@@ -73,15 +70,14 @@ func TestLongRequestsAndRepliesOverASlowLinkLoseNothing(t *testing.T) {
 func TestReplyThatTakesLongerThanTrustLosesNothing(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
-		_, err := suite.Session(t, srv.Client(t)).Conn().Create(root, make([]byte, 900_000), 0, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
+		suite.Got(suite.Session(t, srv.Client(t)).Conn().Create(root, make([]byte, 900_000), 0, zk.WorldACL(zk.PermAll)))(t)
 		c := link.Client(t, overSlow(link, 120_000))
 		s := suite.Session(t, c)
 		g := suite.Hold(t, c, root+"/held")
 		suite.Wait(t, link.Answered(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1)) // a quorum has agreed
 
 		ctx := suite.Within(t, time.Minute)
-		_, err = recipe.Do(ctx, s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err })
+		_, err := recipe.Do(ctx, s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err })
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NoError(t, g.Err())
 		suite.Release(t, g)
@@ -141,8 +137,7 @@ func TestConnectionsThatEndAtOnceArePaced(t *testing.T) {
 			s := suite.Session(t, c)
 			before := link.Count(recipestest.OpConnect)
 			spoilt.Store(true)
-			link.Cut()
-			link.Heal()
+			suite.Blip(link)
 			ctx := suite.Within(t, 2*time.Second)
 			var err error
 			for err == nil {
@@ -405,8 +400,7 @@ func TestPingsGoOnWhileNothingIsHeld(t *testing.T) {
 		pings := link.Count(recipestest.OpPing)
 		for range 120 {
 			time.Sleep(s.Timeout() / 12)
-			_, _, err := s.Conn().Exists("/")
-			require.NoError(t, err)
+			suite.ReadAt(t, s.Conn().Exists, "/")
 		}
 		require.InDelta(t, 30, link.Count(recipestest.OpPing)-pings, 1)
 	})

@@ -20,8 +20,7 @@ import (
 // serverConfig demands certificates of clients that a has signed.
 func serverConfig(t *testing.T, a *suite.Authority, host string) *tls.Config {
 	t.Helper()
-	pair, err := tls.X509KeyPair(a.Pair(t, host, "server"))
-	require.NoError(t, err)
+	pair := suite.Got(tls.X509KeyPair(a.Pair(t, host, "server")))(t)
 	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.Pool()}
 }
 
@@ -79,8 +78,7 @@ func TestTLSFilesAreReadAgainWhenTheyChange(t *testing.T) {
 func TestServersAreVerifiedByTheirNamesInTheConnectString(t *testing.T) {
 	t.Parallel()
 	a := suite.NewAuthority(t)
-	server, err := embedded.Start(embedded.Config{TLS: serverConfig(t, a, "other.example")})
-	require.NoError(t, err)
+	server := suite.Got(embedded.Start(embedded.Config{TLS: serverConfig(t, a, "other.example")}))(t)
 	t.Cleanup(func() { server.Close() }) // after the client
 	files := a.Files(t, t.TempDir(), "client")
 	_, port, err := net.SplitHostPort(server.ConnectString())

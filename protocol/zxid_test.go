@@ -31,8 +31,7 @@ func TestNextConnectionClaimsTheZxidOfAnEvent(t *testing.T) {
 		_, read, events, err := suite.Session(t, c).Conn().GetW(path)
 		require.NoError(t, err)
 
-		changed, err := other.Conn().Set(path, nil, -1)
-		require.NoError(t, err)
+		changed := suite.Got(other.Conn().Set(path, nil, -1))(t)
 		require.Equal(t, zk.EventNodeDataChanged, suite.Wait(t, events).Type)
 		suite.Reconnect(t, link, c)
 
@@ -52,25 +51,20 @@ func TestEventBeforeWatchesAreSetAgainHidesNoEarlierOne(t *testing.T) {
 		root, link, other := srv.Root(t), srv.Link(t), suite.Session(t, srv.Client(t)).Conn()
 
 		for _, path := range []string{root, root + "/first", root + "/second"} {
-			_, err := other.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-			require.NoError(t, err)
+			suite.Got(other.Create(path, nil, 0, zk.WorldACL(zk.PermAll)))(t)
 		}
 
 		gate := &suite.Gate{Op: recipestest.OpSetWatches}
 		c := link.Client(t, gate.Option(link))
 		conn := suite.Session(t, c).Conn()
-		_, _, first, err := conn.GetW(root + "/first")
-		require.NoError(t, err)
+		first := suite.WatchAt(t, conn.GetW, root+"/first")
 
 		gate.Shut()
 		link.Cut()
-		_, err = other.Set(root+"/first", nil, -1)
-		require.NoError(t, err)
+		suite.Got(other.Set(root+"/first", nil, -1))(t)
 		suite.Reconnect(t, link, c)
-		_, _, second, err := conn.GetW(root + "/second")
-		require.NoError(t, err)
-		_, err = other.Set(root+"/second", nil, -1)
-		require.NoError(t, err)
+		second := suite.WatchAt(t, conn.GetW, root+"/second")
+		suite.Got(other.Set(root+"/second", nil, -1))(t)
 		require.Equal(t, zk.EventNodeDataChanged, suite.Wait(t, second).Type)
 		require.Empty(t, first)
 

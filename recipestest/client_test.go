@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -21,8 +22,7 @@ func TestClientHasASessionAndIsClosedWithTheTest(t *testing.T) {
 		f := run(t, func(tb testing.TB) {
 			clients = append(clients, s.Client(tb), s.Link(tb).Client(tb))
 			for _, c := range clients {
-				session, err := c.Session(t.Context())
-				require.NoError(tb, err)
+				session := suite.Got(c.Session(t.Context()))(tb)
 				require.NotZero(tb, session.ID())
 			}
 		})

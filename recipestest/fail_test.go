@@ -50,8 +50,7 @@ func TestFailMeetsAnyOperationOfATransaction(t *testing.T) {
 		_, err := n.conn.Multi(ops...)
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		requireExists(t, n.conn, n.root+"/a", false)
-		_, err = n.conn.Multi(ops...)
-		require.NoError(t, err)
+		suite.Got(n.conn.Multi(ops...))(t)
 	})
 }
 
@@ -71,8 +70,7 @@ func TestFailedTestShowsThePacketsOfItsLinks(t *testing.T) {
 				_, _, changed, err := conn.GetW(root)
 				require.NoError(tb, err)
 				create(tb, conn, root+"/a", 0)
-				_, err = conn.Multi(&zk.SetDataRequest{Path: root, Version: -1})
-				require.NoError(tb, err)
+				suite.Got(conn.Multi(&zk.SetDataRequest{Path: root, Version: -1}))(tb)
 				suite.Wait(tb, changed)
 
 				trace := link.Trace()
@@ -105,11 +103,9 @@ func TestFailedTestShowsThePacketsOfItsLinks(t *testing.T) {
 func TestTraceEndsWithTheLatestPackets(t *testing.T) {
 	onLink(t, 10*time.Second, func(t *testing.T, n network) {
 		for range 150 {
-			_, _, err := n.conn.Exists(n.root)
-			require.NoError(t, err)
+			suite.ReadAt(t, n.conn.Exists, n.root)
 		}
-		_, _, err := n.conn.Exists(n.root + "-last")
-		require.NoError(t, err)
+		suite.ReadAt(t, n.conn.Exists, n.root+"-last")
 
 		lines := strings.Split(strings.TrimSuffix(n.link.Trace(), "\n"), "\n")
 		require.Len(t, lines, 200)
@@ -121,20 +117,15 @@ func TestDumpShowsTheTree(t *testing.T) {
 	test := func(t *testing.T, s *recipestest.Server) {
 		root, conn := s.Root(t), s.Conn(t)
 		create(t, conn, root, 0)
-		_, err := conn.Set(root, []byte("data"), -1)
-		require.NoError(t, err)
+		suite.Got(conn.Set(root, []byte("data"), -1))(t)
 		open := zk.WorldACL(zk.PermAll)
 		for _, path := range []string{root + "/b", root + "/a"} {
-			_, err := conn.Create(path, nil, 0, open)
-			require.NoError(t, err)
+			suite.Got(conn.Create(path, nil, 0, open))(t)
 		}
-		_, err = conn.Create(root+"/b/c", nil, zk.FlagEphemeral, open)
-		require.NoError(t, err)
-		_, err = conn.Set(root+"/b/c", []byte("c"), 0)
-		require.NoError(t, err)
+		suite.Got(conn.Create(root+"/b/c", nil, zk.FlagEphemeral, open))(t)
+		suite.Got(conn.Set(root+"/b/c", []byte("c"), 0))(t)
 		hidden := []zk.ACL{{Perms: zk.PermAdmin | zk.PermDelete, Scheme: "world", ID: "anyone"}}
-		_, err = conn.Create(root+"/secret", nil, 0, hidden)
-		require.NoError(t, err)
+		suite.Got(conn.Create(root+"/secret", nil, 0, hidden))(t)
 
 		defer func() { require.NoError(t, conn.Delete(root+"/b/c", -1)) }()
 		require.Equal(t, fmt.Sprintf(`%[1]s  version 1, 4 bytes "data"
@@ -200,25 +191,22 @@ func TestFailPartRefusesOneOperationOfATransaction(t *testing.T) {
 			}
 			requireExists(t, n.conn, n.root+"/a", false)
 		}
-		_, err = n.conn.Multi(ops...)
-		require.NoError(t, err)
+		suite.Got(n.conn.Multi(ops...))(t)
 	})
 }
 
 func TestMeetSaysWhatThePacketIs(t *testing.T) {
 	onLink(t, 10*time.Second, func(t *testing.T, n network) {
 		create(t, n.conn, n.root, 0)
-		_, _, changed, err := n.conn.GetW(n.root)
-		require.NoError(t, err)
+		changed := suite.WatchAt(t, n.conn.GetW, n.root)
 
 		met := make(chan []string, 5)
 		for step := range cap(met) {
 			n.link.Meet(step+1, func(operations []string) { met <- operations })
 		}
-		_, err = n.conn.Set(n.root, nil, -1)
-		require.NoError(t, err)
+		suite.Got(n.conn.Set(n.root, nil, -1))(t)
 		suite.Wait(t, changed)
-		_, err = n.conn.Multi(
+		_, err := n.conn.Multi(
 			&zk.CreateRequest{Path: n.root + "/a", Acl: zk.WorldACL(zk.PermAll)},
 			&zk.SetDataRequest{Path: n.root, Version: -1},
 			&zk.DeleteRequest{Path: n.root + "/a", Version: -1},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
@@ -65,8 +66,7 @@ func TestClientsGoOnAtTheFollowerThatIsLeft(t *testing.T) {
 		for left := range 3 {
 			leaveOne(t, s, left)
 			for name, client := range clients {
-				session, err := recipe.SessionOf(t.Context(), client)
-				require.NoError(t, err)
+				session := suite.Got(recipe.SessionOf(t.Context(), client))(t)
 				require.NoError(t, session.Sync(t.Context(), root))
 				require.NoError(t, leases[name].Err())
 			}
@@ -83,10 +83,8 @@ func TestClientsGoOnAtTheFollowerThatIsLeft(t *testing.T) {
 func TestFollowersAreMadeWholeForTheChecks(t *testing.T) {
 	withFollowers(t, func(t *testing.T, s *recipestest.Server) {
 		client := s.Client(t)
-		session, err := recipe.SessionOf(t.Context(), client)
-		require.NoError(t, err)
-		_, err = session.EnsurePath(t.Context(), s.Root(t)+"/left")
-		require.NoError(t, err)
+		session := suite.Got(recipe.SessionOf(t.Context(), client))(t)
+		suite.Got(session.EnsurePath(t.Context(), s.Root(t)+"/left"))(t)
 
 		followers := s.Followers()
 		followers[0].Stop()

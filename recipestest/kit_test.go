@@ -85,15 +85,13 @@ func open(tb testing.TB, s *recipestest.Server, dial zk.Dialer, timeout time.Dur
 
 func create(tb testing.TB, conn *zk.Conn, path string, flags int32) {
 	tb.Helper()
-	_, err := conn.Create(path, []byte("data of "+path), flags, zk.WorldACL(zk.PermAll))
-	require.NoError(tb, err)
+	suite.Got(conn.Create(path, []byte("data of "+path), flags, zk.WorldACL(zk.PermAll)))(tb)
 }
 
 func requireExists(t *testing.T, conn *zk.Conn, path string, want bool) {
 	t.Helper()
 	requireBack(t, conn) // and what was done before can be seen
-	got, _, err := conn.Exists(path)
-	require.NoError(t, err)
+	got := suite.ReadAt(t, conn.Exists, path)
 	require.Equal(t, want, got, path)
 }
 

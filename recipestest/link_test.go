@@ -24,11 +24,10 @@ import (
 func TestCutIsNoticedByBothSidesAndHealed(t *testing.T) {
 	onLink(t, 10*time.Second, func(t *testing.T, n network) {
 		session := n.conn.SessionID()
-		idle, err := n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
-		require.NoError(t, err)
+		idle := suite.Got(n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second))(t)
 
 		n.link.Cut()
-		_, err = idle.Read(make([]byte, 1))
+		_, err := idle.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 		_, err = idle.Write([]byte{0})
 		require.ErrorIs(t, err, syscall.ECONNRESET)
@@ -59,25 +58,20 @@ func TestCutDoesNotReachOtherLinks(t *testing.T) {
 func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 	onLink(t, 6*time.Second, func(t *testing.T, n network) {
 		suite.Wait(t, n.link.Answered(recipestest.OpPing, 1)) // from now on the client waits for two thirds of its timeout
-		idle, err := n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
-		require.NoError(t, err)
-		lossy, err := n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
-		require.NoError(t, err)
+		idle := suite.Got(n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second))(t)
+		lossy := suite.Got(n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second))(t)
 
 		n.link.Stall()
-		_, err = lossy.Write([]byte{0, 0, 0, 1, 0})
-		require.NoError(t, err)
+		suite.Got(lossy.Write([]byte{0, 0, 0, 1, 0}))(t)
 		begin := time.Now()
 		require.ErrorIs(t, attempt(n.conn, n.root), zk.ErrConnectionClosed)
 		require.GreaterOrEqual(t, time.Since(begin), 300*time.Millisecond, "only the client's own timeout ends the request")
 		requireExists(t, n.direct, n.root, false)
 
-		mute, err := n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
-		require.NoError(t, err)
-		_, err = mute.Write([]byte{0, 0, 0, 1, 0})
-		require.NoError(t, err)
+		mute := suite.Got(n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second))(t)
+		suite.Got(mute.Write([]byte{0, 0, 0, 1, 0}))(t)
 		require.NoError(t, mute.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
-		_, err = mute.Read(make([]byte, 1))
+		_, err := mute.Read(make([]byte, 1))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.NoError(t, mute.SetReadDeadline(time.Time{}))
 
@@ -113,8 +107,7 @@ func TestStalledSessionExpiresThoughItsClientHangsUp(t *testing.T) {
 
 func TestStallRepliesLetsRequestsBeExecuted(t *testing.T) {
 	onLink(t, 6*time.Second, func(t *testing.T, n network) {
-		_, _, created, err := n.direct.ExistsW(n.root)
-		require.NoError(t, err)
+		created := suite.WatchAt(t, n.direct.ExistsW, n.root)
 
 		n.link.StallReplies()
 		failed := suite.Later(func() error { return attempt(n.conn, n.root) })
@@ -129,14 +122,13 @@ func TestStallRepliesLetsRequestsBeExecuted(t *testing.T) {
 
 func TestStallRequestsLetsEventsArrive(t *testing.T) {
 	onLink(t, 6*time.Second, func(t *testing.T, n network) {
-		_, _, created, err := n.conn.ExistsW(n.root)
-		require.NoError(t, err)
+		created := suite.WatchAt(t, n.conn.ExistsW, n.root)
 
 		n.link.StallRequests()
 		create(t, n.direct, n.root, 0)
 		require.Equal(t, zk.EventNodeCreated, suite.Wait(t, created).Type)
 		require.Equal(t, 1, n.link.Events())
-		_, _, err = n.conn.Get(n.root)
+		_, _, err := n.conn.Get(n.root)
 		require.ErrorIs(t, err, zk.ErrConnectionClosed)
 
 		n.link.Heal()
@@ -222,8 +214,7 @@ func TestHandshakesAndEventsAreLostOrTorn(t *testing.T) {
 				conn := connect(t, s, link.Dial, 10*time.Second)
 				require.Equal(t, 2, link.Count(recipestest.OpConnect), "the torn request is not counted")
 
-				_, _, created, err := conn.ExistsW(root)
-				require.NoError(t, err)
+				created := suite.WatchAt(t, conn.ExistsW, root)
 				fault(link, recipestest.OpEvent)
 				create(t, direct, root, 0)
 				require.Equal(t, zk.EventNodeCreated, suite.Wait(t, created).Type, "seen when the watch is set again")
@@ -243,8 +234,7 @@ func TestDelayAddsLatencyAndKeepsPipelining(t *testing.T) {
 		const latency = 200 * time.Millisecond
 		link.Delay(latency)
 		begin := time.Now()
-		_, _, err := conn.Get(root)
-		require.NoError(t, err)
+		suite.ReadAt(t, conn.Get, root)
 		require.Equal(t, 2*latency, time.Since(begin))
 
 		begin = time.Now()
@@ -263,8 +253,7 @@ func TestDelayAddsLatencyAndKeepsPipelining(t *testing.T) {
 
 		link.Delay(0)
 		begin = time.Now()
-		_, _, err = conn.Get(root)
-		require.NoError(t, err)
+		suite.ReadAt(t, conn.Get, root)
 		require.Zero(t, time.Since(begin))
 	})
 }
@@ -304,8 +293,7 @@ func TestAtMeetsEveryStep(t *testing.T) {
 			back := n.link.Answered(recipestest.OpConnect, step+1)
 			n.link.Heal()
 			suite.Wait(t, back)
-			exists, _, err := n.direct.Exists(path)
-			require.NoError(t, err)
+			exists := suite.ReadAt(t, n.direct.Exists, path)
 			executed = append(executed, exists)
 		}
 
@@ -327,7 +315,7 @@ func TestAtLetsThePacketMeetTheNetworkAsLeft(t *testing.T) {
 		require.True(t, sawIt)
 		require.Equal(t, 2, n.link.Packets()-before)
 
-		n.link.At(1, func() { n.link.Cut(); n.link.Heal() })
+		n.link.At(1, func() { suite.Blip(n.link) })
 		require.ErrorIs(t, attempt(n.conn, n.root+"/a"), zk.ErrConnectionClosed, "a blip")
 		requireExists(t, n.conn, n.root+"/a", false)
 	})
@@ -352,14 +340,10 @@ func TestLinkCounts(t *testing.T) {
 		require.Equal(t, 2, n.link.Packets())
 
 		create(t, n.conn, n.root, 0)
-		_, _, err := n.conn.Children(n.root)
-		require.NoError(t, err)
-		_, _, _, err = n.conn.GetW(n.root)
-		require.NoError(t, err)
-		_, err = n.conn.Set(n.root, nil, -1)
-		require.NoError(t, err)
-		_, _, err = n.conn.Get(n.root)
-		require.NoError(t, err)
+		suite.ReadAt(t, n.conn.Children, n.root)
+		suite.WatchAt(t, n.conn.GetW, n.root)
+		suite.Got(n.conn.Set(n.root, nil, -1))(t)
+		suite.ReadAt(t, n.conn.Get, n.root)
 		for op, count := range map[recipestest.Op]int{
 			recipestest.OpCreate: 1, recipestest.OpGetChildren: 1, recipestest.OpGetData: 2, recipestest.OpSetData: 1,
 			recipestest.OpAny: 5, recipestest.OpDelete: 0,
@@ -411,15 +395,13 @@ func noSignal(t *testing.T, signal <-chan struct{}) {
 func TestServerHangsUpOnWhatIsNotZooKeeper(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link := s.Link(t)
-		c, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
-		require.NoError(t, err)
-		_, err = c.Write([]byte("GET / HTTP/1.1\r\n"))
+		c := suite.Got(link.Dial("tcp", s.ConnectString(), 10*time.Second))(t)
+		_, err := c.Write([]byte("GET / HTTP/1.1\r\n"))
 		require.Error(t, err)
 		_, err = c.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 
-		c, err = link.Dial("tcp", s.ConnectString(), 10*time.Second)
-		require.NoError(t, err)
+		c = suite.Got(link.Dial("tcp", s.ConnectString(), 10*time.Second))(t)
 		_, err = c.Write([]byte{0, 0, 0, 1, 0}) // a handshake that is too short
 		require.NoError(t, err)
 		_, err = c.Read(make([]byte, 1))
@@ -456,8 +438,7 @@ func TestAnswerBeforeAResetArrives(t *testing.T) {
 // Package conntest tests the rest, as for any net.Conn.
 func TestClosedConnSaysSo(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
-		c, err := s.Link(t).Dial("tcp", s.ConnectString(), 10*time.Second)
-		require.NoError(t, err)
+		c := suite.Got(s.Link(t).Dial("tcp", s.ConnectString(), 10*time.Second))(t)
 		require.Equal(t, s.ConnectString(), c.RemoteAddr().String())
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
 		require.NoError(t, c.SetReadDeadline(time.Time{}))
@@ -466,12 +447,11 @@ func TestClosedConnSaysSo(t *testing.T) {
 			return err
 		})
 
-		_, err = c.Write(nil)
-		require.NoError(t, err)
+		suite.Got(c.Write(nil))(t)
 		require.NoError(t, c.Close())
 		require.ErrorIs(t, suite.Wait(t, failed), net.ErrClosed, "and not of a deadline that was taken back")
 		require.ErrorIs(t, c.Close(), net.ErrClosed)
-		_, err = c.Write([]byte{0})
+		_, err := c.Write([]byte{0})
 		require.ErrorIs(t, err, net.ErrClosed)
 		require.ErrorIs(t, c.SetDeadline(time.Time{}), net.ErrClosed)
 	})
@@ -479,8 +459,7 @@ func TestClosedConnSaysSo(t *testing.T) {
 
 func TestReadEndsAtTheLatestDeadline(t *testing.T) {
 	recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
-		c, err := s.Link(t).Dial("tcp", s.ConnectString(), time.Second)
-		require.NoError(t, err)
+		c := suite.Got(s.Link(t).Dial("tcp", s.ConnectString(), time.Second))(t)
 		defer c.Close()
 		for _, deadlines := range [][]time.Duration{{5, 2}, {1, 5}, {2, 3, 1}, {0, 4}, {3, 0, 5}} {
 			began := time.Now()
@@ -513,8 +492,7 @@ func TestMoveLeadsToAFollower(t *testing.T) {
 		follower := s.Embedded().Follower()
 		follower.Lag(time.Hour) // which is over when the test is
 		seen := func() bool {
-			there, _, err := conn.Exists(root + "/a")
-			require.NoError(t, err)
+			there := suite.ReadAt(t, conn.Exists, root+"/a")
 			return there
 		}
 
@@ -525,8 +503,7 @@ func TestMoveLeadsToAFollower(t *testing.T) {
 		require.NoError(t, direct.Delete(root+"/a", -1))
 		follower.Lag(0)
 		follower.Lag(time.Hour)
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		suite.Wait(t, link.Answered(recipestest.OpConnect, 2))
 		require.Equal(t, session, conn.SessionID())
 

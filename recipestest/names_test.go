@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -31,20 +32,18 @@ func TestClientsFindServersByTheirNames(t *testing.T) {
 		require.Zero(t, names.Dials()["10.0.0.4"])
 		link.Cut()
 		time.Sleep(time.Minute)
-		session, err := recipe.SessionOf(t.Context(), c)
-		require.NoError(t, err)
+		session := suite.Got(recipe.SessionOf(t.Context(), c))(t)
 		require.NoError(t, session.Sync(t.Context(), "/"))
 		require.Positive(t, names.Dials()["10.0.0.4"])
 
 		// Without a name there is no server.
 		names.Resolve("zk-0")
-		_, err = names.LookupHost(t.Context(), "zk-0")
+		_, err := names.LookupHost(t.Context(), "zk-0")
 		var unknown *net.DNSError
 		require.ErrorAs(t, err, &unknown)
 		require.True(t, unknown.IsNotFound)
 		before := names.Lookups()
-		addresses, err := names.LookupHost(t.Context(), "zk-1")
-		require.NoError(t, err)
+		addresses := suite.Got(names.LookupHost(t.Context(), "zk-1"))(t)
 		require.Equal(t, []string{"10.0.0.4"}, addresses)
 		require.Equal(t, before+1, names.Lookups())
 

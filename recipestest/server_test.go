@@ -30,8 +30,7 @@ func expireSession(t *testing.T, s *recipestest.Server) {
 		conn := connect(t, s, dial, 10*time.Second)
 		session := conn.SessionID()
 		create(t, conn, root+"/a", zk.FlagEphemeral)
-		_, _, lost, err := conn.GetW(root)
-		require.NoError(t, err)
+		lost := suite.WatchAt(t, conn.GetW, root)
 
 		s.ExpireSession(session)
 		requireExists(t, direct, root+"/a", false)
@@ -90,8 +89,7 @@ func TestRootIsRemovedWithTheTest(t *testing.T) {
 			}
 
 			if suite.Has(tb, s, suite.Containers) {
-				_, err := conn.CreateContainer(root+"/0/container", nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
-				require.NoError(tb, err)
+				suite.Got(conn.CreateContainer(root+"/0/container", nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)))(tb)
 			}
 			s.Root(tb) // never created
 		})
@@ -131,10 +129,8 @@ func TestLeftoverNodeOfASoundClientIsReportedSoon(t *testing.T) {
 		begin := time.Now()
 		f := run(t, func(tb testing.TB) {
 			root, c := s.Root(tb), s.Client(tb)
-			session, err := c.Session(tb.Context())
-			require.NoError(tb, err)
-			_, err = session.Conn().Create(root, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-			require.NoError(tb, err)
+			session := suite.Got(c.Session(tb.Context()))(tb)
+			suite.Got(session.Conn().Create(root, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))(tb)
 		})
 		require.Less(t, time.Since(begin), 2*time.Second)
 		require.Len(t, f.errors, 1)
@@ -157,8 +153,7 @@ func TestTestsThatLeaveNothingBehindSucceed(t *testing.T) {
 		},
 		"its client is closed in the end": func(tb testing.TB, s *recipestest.Server, direct *zk.Conn) {
 			root := s.Root(tb) // before the client, whose session must still be there in the end
-			session, err := s.Client(tb).Session(tb.Context())
-			require.NoError(tb, err)
+			session := suite.Got(s.Client(tb).Session(tb.Context()))(tb)
 			create(tb, session.Conn(), root, zk.FlagEphemeral)
 			go func() {
 				time.Sleep(200 * time.Millisecond)
@@ -170,8 +165,7 @@ func TestTestsThatLeaveNothingBehindSucceed(t *testing.T) {
 		},
 		"its client may have had faults": func(tb testing.TB, s *recipestest.Server, direct *zk.Conn) {
 			root, c := s.Root(tb), s.Link(tb).Client(tb)
-			session, err := c.Session(tb.Context())
-			require.NoError(tb, err)
+			session := suite.Got(c.Session(tb.Context()))(tb)
 			create(tb, session.Conn(), root, zk.FlagEphemeral)
 			go func() {
 				time.Sleep(3 * time.Second)
@@ -206,14 +200,12 @@ func TestLeftoverNodesBelowAChrootAndWithoutPermissionAreFound(t *testing.T) {
 	f := run(t, func(tb testing.TB) {
 		root := "/app" + recipestest.Attach(tb, s.ConnectString()+"/app").Root(tb)
 		create(tb, conn, root, 0)
-		_, err := conn.Create(root+"/secret", nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ada", "secret"))
-		require.NoError(tb, err)
+		suite.Got(conn.Create(root+"/secret", nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ada", "secret")))(tb)
 	})
 	require.Len(t, f.errors, 1)
 	require.Contains(t, f.errors[0], "/secret")
 	require.Empty(t, f.logs)
-	left, _, err := conn.Children("/app")
-	require.NoError(t, err)
+	left := suite.ReadAt(t, conn.Children, "/app")
 	require.Empty(t, left)
 }
 

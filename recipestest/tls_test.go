@@ -40,28 +40,23 @@ func testClientsOfATLSServer(t *testing.T, s *recipestest.Server) {
 	root, link := s.Root(t), s.Link(t)
 	c := link.Client(t, protocol.WithAuth("digest", []byte("alice:secret")),
 		protocol.WithSessionTimeout(40*time.Second)) // on a machine that computes
-	session, err := recipe.SessionOf(t.Context(), c)
-	require.NoError(t, err)
+	session := suite.Got(recipe.SessionOf(t.Context(), c))(t)
 	link.LoseReply(recipestest.OpCreate, 1)
-	_, err = session.Conn().Create(root, []byte("hers"), 0, zk.AuthACL(zk.PermAll))
+	_, err := session.Conn().Create(root, []byte("hers"), 0, zk.AuthACL(zk.PermAll))
 	require.ErrorIs(t, err, zk.ErrConnectionClosed)
-	_, err = recipe.Do(t.Context(), session, func(conn *zk.Conn) (string, error) { return conn.Sync(root) })
-	require.NoError(t, err)
+	suite.Got(recipe.Do(t.Context(), session, func(conn *zk.Conn) (string, error) { return conn.Sync(root) }))(t)
 	require.Equal(t, 1, link.Count(recipestest.OpCreate))
 	require.Equal(t, 2, link.Count(recipestest.OpConnect))
 
 	other := s.Conn(t)
-	_, err = other.Sync(root)
-	require.NoError(t, err)
+	suite.Got(other.Sync(root))(t)
 	_, _, err = other.Get(root)
 	require.ErrorIs(t, err, zk.ErrNoAuth)
 	require.NoError(t, other.AddAuth("digest", []byte("alice:secret")))
-	data, _, err := other.Get(root)
-	require.NoError(t, err)
+	data := suite.ReadAt(t, other.Get, root)
 	require.Equal(t, "hers", string(data))
 
-	link.Cut()
-	link.Heal()
+	suite.Blip(link)
 	_, err = recipe.Do(t.Context(), session, func(conn *zk.Conn) (struct{}, error) {
 		return struct{}{}, conn.Delete(root, -1)
 	})
@@ -94,10 +89,9 @@ func TestTLSServerRefusesOthers(t *testing.T) {
 	var unknown x509.UnknownAuthorityError
 	require.ErrorAs(t, dial(func(config *tls.Config) { config.RootCAs = x509.NewCertPool() }), &unknown)
 
-	plain, err := net.Dial("tcp", s.ConnectString())
-	require.NoError(t, err)
+	plain := suite.Got(net.Dial("tcp", s.ConnectString()))(t)
 	defer plain.Close()
-	_, err = plain.Write([]byte("ruok")) // begins no handshake
+	_, err := plain.Write([]byte("ruok")) // begins no handshake
 	require.NoError(t, err)
 	require.NoError(t, plain.(*net.TCPConn).CloseWrite())
 	answer, _ := io.ReadAll(plain)

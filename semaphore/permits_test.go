@@ -72,14 +72,13 @@ func TestDataThatAreNoNumberAreRefused(t *testing.T) {
 		for data, permits := range map[string]int{" 2\n": 2, "": 1, "0": 0, "-1": 0, "two": 0, "1e1": 0} {
 			path := srv.Root(t) + "/s"
 			suite.Keep(t, c, path)
-			_, err := suite.Session(t, c).Set(t.Context(), path, []byte(data), -1)
-			require.NoError(t, err)
+			suite.Got(suite.Session(t, c).Set(t.Context(), path, []byte(data), -1))(t)
 			s := semaphore.New(c, path, 1)
 			if permits > 0 {
 				requirePermits(t, permits, s)
 				continue
 			}
-			_, err = s.Permits(t.Context())
+			_, err := s.Permits(t.Context())
 			require.ErrorIs(t, err, semaphore.ErrPermits, data)
 			_, err = s.Acquire(t.Context())
 			require.ErrorIs(t, err, semaphore.ErrPermits, data)
@@ -180,8 +179,7 @@ func TestResizeListsOnceASession(t *testing.T) {
 
 		listings, reads := link.Count(recipestest.OpGetChildren), link.Count(recipestest.OpGetData)
 		require.NoError(t, s.Resize(t.Context(), 2))
-		_, err := suite.Session(t, srv.Client(t)).Set(t.Context(), path+"/"+held[0].Node(), nil, -1)
-		require.NoError(t, err)
+		suite.Got(suite.Session(t, srv.Client(t)).Set(t.Context(), path+"/"+held[0].Node(), nil, -1))(t)
 		synctest.Wait()
 		require.Equal(t, listings, link.Count(recipestest.OpGetChildren))
 		require.LessOrEqual(t, link.Count(recipestest.OpGetData), reads+1)

@@ -29,8 +29,7 @@ func TestValue(t *testing.T) {
 
 		var last value.State
 		for _, data := range []string{"old", "new", ""} { // a value that is set can be empty
-			state, err := v.Set(patient(t), []byte(data))
-			require.NoError(t, err)
+			state := suite.Got(v.Set(patient(t), []byte(data)))(t)
 			require.Greater(t, state.Token, last.Token)
 			got := suite.Must(t, v.Get)
 			require.Equal(t, got, state)
@@ -56,8 +55,7 @@ func TestUpdateGivesUpWithItsFunction(t *testing.T) {
 		state, err := v.Update(patient(t), func(old value.State) ([]byte, error) {
 			if calls++; calls == 1 {
 				require.True(t, old.Unset())
-				_, err := other.Set(patient(t), []byte("room"))
-				require.NoError(t, err)
+				suite.Got(other.Set(patient(t), []byte("room")))(t)
 			}
 			return append(old.Data, '!'), nil
 		})
@@ -89,8 +87,7 @@ func TestWatchMeetsTheFirstWrite(t *testing.T) {
 		v, writer := value.New(link.Client(t), path), value.New(srv.Client(t), path)
 		link.Meet(5, func(operations []string) {
 			require.Contains(t, operations[0], "getChildren")
-			_, err := writer.Set(patient(t), []byte("first"))
-			require.NoError(t, err)
+			suite.Got(writer.Set(patient(t), []byte("first")))(t)
 		})
 		for state, err := range v.Watch(patient(t)) {
 			require.NoError(t, err)
@@ -122,8 +119,7 @@ func TestManyWatchersCostOneRead(t *testing.T) {
 		time.Sleep(time.Second)
 		packets, reads := link.Packets(), link.Count(recipestest.OpGetData)
 		for range 10 {
-			_, err := writer.Set(patient(t), nil)
-			require.NoError(t, err)
+			suite.Got(writer.Set(patient(t), nil))(t)
 			synctest.Wait()
 		}
 		watching.Wait()

@@ -42,8 +42,7 @@ func offerAcrossTheLeader(t *testing.T, cluster *ensemble.Cluster, path string) 
 	leader, follower := cluster.Leader(), cluster.Followers()[0]
 	c, first, second := connectAcross(t, cluster, follower, leader)
 	q := queue.New(c, path)
-	_, err := q.Offer(suite.Lasting(t), []byte("first"))
-	require.NoError(t, err)
+	suite.Got(q.Offer(suite.Lasting(t), []byte("first")))(t)
 
 	// Everything between members takes longer now, so a proposal isn't committed at once.
 	leader.Delay(200 * time.Millisecond)
@@ -87,7 +86,6 @@ func deposeLeader(t *testing.T, cluster *ensemble.Cluster) {
 	cluster.WaitHealthy()
 	s := suite.Session(t, connect(t, cluster.ConnectString()))
 	suite.Ensure(t, s, "/app/lock")
-	_, err := s.Conn().SetACL("/", zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermAdmin), -1)
-	require.NoError(t, err)
+	suite.Got(s.Conn().SetACL("/", zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermAdmin), -1))(t)
 	toldFirst(t, cluster, cluster.Leader(), true, "/app/lock")
 }

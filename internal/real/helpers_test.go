@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -20,8 +18,7 @@ func TestMain(m *testing.M) { suite.Main(m) }
 // connect is srv.Client for tests that need another connect string.
 func connect(t testing.TB, connectString string, opts ...protocol.ConnectOption) *protocol.Client {
 	t.Helper()
-	c, err := protocol.Connect(suite.Lasting(t), connectString, opts...)
-	require.NoError(t, err)
+	c := suite.Got(protocol.Connect(suite.Lasting(t), connectString, opts...))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -20,15 +20,13 @@ func TestServerThatDemandsACredentialIsNotAskedAgain(t *testing.T) {
 	suite.Needs(t, ensemble.Real(t), suite.EnforcedAuth)
 	server := ensemble.Start(t, 1, settings[suite.CredentialsDemanded]...)
 	// Without the credential, the client gives up and says why.
-	anonymous, err := protocol.Connect(suite.Lasting(t), server.ConnectString())
-	require.NoError(t, err)
+	anonymous := suite.Got(protocol.Connect(suite.Lasting(t), server.ConnectString()))(t)
 	defer anonymous.Close() // fails: the server closes no session without a credential
-	_, err = lock.New(anonymous, "/lock").Lock(suite.Lasting(t))
+	_, err := lock.New(anonymous, "/lock").Lock(suite.Lasting(t))
 	require.ErrorIs(t, err, protocol.ErrAuthRequired)
 
 	// With it, the lock works.
-	alice, err := protocol.Connect(suite.Lasting(t), server.ConnectString(), protocol.WithAuth("digest", []byte("alice:secret")))
-	require.NoError(t, err)
+	alice := suite.Got(protocol.Connect(suite.Lasting(t), server.ConnectString(), protocol.WithAuth("digest", []byte("alice:secret"))))(t)
 	defer suite.Close(t, alice)
 	require.NoError(t, lock.New(alice, "/lock").Do(suite.Lasting(t), func(context.Context, *lock.Lease) error { return nil }))
 }
@@ -37,8 +35,7 @@ func TestQuotaOfARealServer(t *testing.T) {
 	t.Parallel()
 	suite.Needs(t, ensemble.Real(t), suite.EnforcedQuota)
 	server := ensemble.Start(t, 1, ensemble.WithJVMFlags("-Dzookeeper.enforceQuota=true")).Members()[0]
-	c, err := protocol.Connect(suite.Lasting(t), server.ConnectString())
-	require.NoError(t, err)
+	c := suite.Got(protocol.Connect(suite.Lasting(t), server.ConnectString()))(t)
 	defer suite.Close(t, c)
 	s := suite.Session(t, c)
 	suite.Ensure(t, s, "/full/lock")
@@ -49,7 +46,7 @@ func TestQuotaOfARealServer(t *testing.T) {
 	require.NoError(t, s.Create(suite.Lasting(t), "/zookeeper/quota/full/zookeeper_stats", []byte("count=2,bytes=0"), 0))
 
 	// The quota is used up, so nothing was created: the outcome is certain.
-	_, err = lock.New(c, "/full/lock").Lock(suite.Lasting(t))
+	_, err := lock.New(c, "/full/lock").Lock(suite.Lasting(t))
 	require.ErrorIs(t, err, protocol.ErrQuotaExceeded)
 	_, err = queue.New(c, "/full/queue").Offer(suite.Lasting(t), []byte("x"))
 	require.ErrorIs(t, err, protocol.ErrQuotaExceeded)

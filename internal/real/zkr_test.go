@@ -39,11 +39,9 @@ func buildZkr(t *testing.T, servers string) zkr {
 // startReady starts a process, and waits until it says that it is ready.
 func startReady(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := suite.Got(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	line := suite.Got(bufio.NewReader(out).ReadString('\n'))(t)
 	require.Equal(t, "ready\n", line)
 }
 
@@ -144,8 +142,7 @@ func TestForeignContendersAreRecognised(t *testing.T) {
 					require.Equal(t, "write", p.Contenders[1].Mode)
 				}
 				peer.Do(t, "unlock", recipe+"1")
-				_, err := waiter.Wait(suite.Lasting(t))
-				require.NoError(t, err)
+				suite.Got(waiter.Wait(suite.Lasting(t)))(t)
 				peer.Do(t, "unlock", recipe+"2")
 			}
 

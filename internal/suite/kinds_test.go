@@ -193,8 +193,7 @@ func TestContendersOfAllRecipesAtAPathRespectEachOther(t *testing.T) {
 
 func respects(t *testing.T, srv *recipestest.Server, holder, newcomer string) {
 	path, a, b := srv.Root(t)+"/path", srv.Client(t), srv.Client(t)
-	give, err := acquire[holder](suite.Lasting(t), a, path)
-	require.NoError(t, err)
+	give := suite.Got(acquire[holder](suite.Lasting(t), a, path))(t)
 
 	if try := try[newcomer]; try != nil {
 		err := try(suite.Lasting(t), b, path)
@@ -223,8 +222,7 @@ func TestTryOfAnyRecipeGetsALockThatNobodyUses(t *testing.T) {
 	for newcomer, try := range try {
 		suite.Run(t, newcomer, func(t *testing.T, srv *recipestest.Server) {
 			ctx, path, c := suite.Lasting(t), srv.Root(t)+"/path", srv.Client(t)
-			give, err := lingering(ctx, srv.Client(t), path)
-			require.NoError(t, err)
+			give := suite.Got(lingering(ctx, srv.Client(t), path))(t)
 			require.NoError(t, give(ctx))
 			require.NoError(t, try(ctx, c, path))
 			suite.Close(t, c)

@@ -73,8 +73,7 @@ func TestLayoutsStayAsTheyAre(t *testing.T) {
 		} {
 			got = regexp.MustCompile(chance[0]).ReplaceAllString(got, chance[1])
 		}
-		want, err := os.ReadFile("testdata/layouts.txt")
-		require.NoError(t, err)
+		want := suite.Got(os.ReadFile("testdata/layouts.txt"))(t)
 		require.Equal(t, string(want), got)
 	})
 }

@@ -37,8 +37,7 @@ func TestRecipesLinkNoTestDependencies(t *testing.T) {
 	for pkg := range more {
 		list = append(list, module+pkg)
 	}
-	out, err := exec.CommandContext(t.Context(), "go", list...).Output()
-	require.NoError(t, err)
+	out := suite.Got(exec.CommandContext(t.Context(), "go", list...).Output())(t)
 
 	for line := range strings.Lines(string(out)) {
 		linked := strings.Fields(line)

@@ -187,8 +187,7 @@ func TestProcessesOfAnOlderVersionAreUnderstood(t *testing.T) {
 			process, c := srv.Conn(t), srv.Client(t)
 			leaveNodes(t, process, path, o.nodes)
 
-			saw, err := o.sees(t.Context(), c, path)
-			require.NoError(t, err)
+			saw := suite.Got(o.sees(t.Context(), c, path))(t)
 			require.Equal(t, o.want, fmt.Sprint(saw))
 			if o.waits != nil {
 				waits := suite.Later(func() error { return o.waits(t.Context(), c, path) })
@@ -228,12 +227,10 @@ func TestProcessesOfAnOlderVersionWaitTheirTurn(t *testing.T) {
 		suite.Run(t, n.name, func(t *testing.T, srv *recipestest.Server) {
 			path := srv.Root(t) + "/at"
 			process, c, later := srv.Conn(t), srv.Client(t), srv.Client(t)
-			release, err := n.hold(t.Context(), c, path)
-			require.NoError(t, err)
+			release := suite.Got(n.hold(t.Context(), c, path))(t)
 			held := contenders(t, c, path)
 			require.Len(t, held, 1)
-			_, _, gone, err := process.ExistsW(path + "/" + held[0])
-			require.NoError(t, err)
+			gone := suite.WatchAt(t, process.ExistsW, path+"/"+held[0])
 			leaveNodes(t, process, path, "/"+n.node)
 
 			next := suite.Later(func() error { return n.next(t.Context(), later, path) })
@@ -288,6 +285,5 @@ func leaveNodes(t *testing.T, process *zk.Conn, path, nodes string) {
 		}
 	}
 
-	_, err := process.Multi(ops...)
-	require.NoError(t, err)
+	suite.Got(process.Multi(ops...))(t)
 }

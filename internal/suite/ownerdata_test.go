@@ -50,8 +50,7 @@ func ownData(t *testing.T, c *protocol.Client, path string) map[string]string {
 func TestContendersSayWhereTheyRun(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c := srv.Client(t)
-		host, err := os.Hostname()
-		require.NoError(t, err)
+		host := suite.Got(os.Hostname())(t)
 		for name, data := range ownData(t, c, srv.Root(t)) {
 			p, ok := protocol.ParseProcess([]byte(data))
 			require.True(t, ok, "%s: %q", name, data)
@@ -72,8 +71,7 @@ func TestDataThatIsGivenReplacesTheOwnerData(t *testing.T) {
 		for want, option := range map[string]lock.Option{"mine": lock.WithData([]byte("mine")), "": lock.WithData([]byte{})} {
 			m := lock.New(srv.Client(t), srv.Root(t), option)
 			require.NoError(t, m.Do(t.Context(), func(ctx context.Context, _ *lock.Lease) error {
-				nodes, err := m.Contenders(ctx)
-				require.NoError(t, err)
+				nodes := suite.Got(m.Contenders(ctx))(t)
 				require.Equal(t, want, string(nodes[0].Data))
 				return nil
 			}))

@@ -72,3 +72,20 @@ func read[T any](t testing.TB, c *protocol.Client, path string, op func(conn *zk
 		}
 	}
 }
+
+// ReadAt returns what a read of a [zk.Conn] finds at path: the data, the children, or whether there
+// is a node. It fails t if the read does.
+func ReadAt[V any](t testing.TB, read func(path string) (V, *zk.Stat, error), path string) V {
+	t.Helper()
+	v, _, err := read(path)
+	require.NoError(t, err)
+	return v
+}
+
+// WatchAt sets a watch of a [zk.Conn] at path. It fails t if it can't.
+func WatchAt[V any](t testing.TB, watch func(path string) (V, *zk.Stat, <-chan zk.Event, error), path string) <-chan zk.Event {
+	t.Helper()
+	_, _, events, err := watch(path)
+	require.NoError(t, err)
+	return events
+}

@@ -96,8 +96,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 				}}
 			}),
 		}
-		c, err := protocol.Connect(t.Context(), srv.ConnectString(), options...)
-		require.NoError(t, err)
+		c := suite.Got(protocol.Connect(t.Context(), srv.ConnectString(), options...))(t)
 		defer c.Close()
 		first := suite.Session(t, c)
 		require.Len(t, session, 16)
@@ -138,7 +137,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		use()
 		srv.ExpireSession(first.ID())
 		use()
-		_, err = c.Session(suite.Within(t, 10*time.Second))
+		_, err := c.Session(suite.Within(t, 10*time.Second))
 		require.ErrorContains(t, err, "auth digest:alice")
 		shown.show(err)
 		shown.show(c.Close())

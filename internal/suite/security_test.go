@@ -39,12 +39,9 @@ func TestClientWithoutRightsChangesNothing(t *testing.T) {
 		lease := suite.Must(t, m.Lock)
 		node := lease.Node()
 		q, stolen := queue.New(alice, root+"/queue"), queue.New(mallory, root+"/queue")
-		id, err := q.Offer(ctx, []byte("secret"))
-		require.NoError(t, err)
-		term, err := election.New(alice, root+"/election").Campaign(ctx, []byte("alice"))
-		require.NoError(t, err)
-		member, err := group.New(alice, root+"/group").Join(ctx, "a", nil)
-		require.NoError(t, err)
+		id := suite.Got(q.Offer(ctx, []byte("secret")))(t)
+		term := suite.Got(election.New(alice, root+"/election").Campaign(ctx, []byte("alice")))(t)
+		member := suite.Got(group.New(alice, root+"/group").Join(ctx, "a", nil))(t)
 		suite.CatchUp(t, mallory)
 
 		path := suite.Session(t, mallory).Path(root + "/lock/" + node)
@@ -138,8 +135,7 @@ func TestClientThatMayDeleteBreaksWhatIsHeld(t *testing.T) {
 		require.NoError(t, m.Do(ctx, func(context.Context, *lock.Lease) error { return nil }))
 
 		q := queue.New(alice, root+"/queue")
-		id, err := q.Offer(ctx, []byte("a"))
-		require.NoError(t, err)
+		id := suite.Got(q.Offer(ctx, []byte("a")))(t)
 		suite.CatchUp(t, mallory)
 		require.NoError(t, suite.Session(t, mallory).Delete(ctx, root+"/queue/"+id, -1))
 		suite.CatchUp(t, alice)
@@ -159,8 +155,7 @@ func TestForgedMarkerLeavesTokensInOrder(t *testing.T) {
 		left.Go(func() error { return errOf(middle.Lock(leaving)) })
 		time.Sleep(time.Second)
 		granted := suite.Later(func() *lock.Lease {
-			l, err := last.Lock(ctx)
-			require.NoError(t, err)
+			l := suite.Got(last.Lock(ctx))(t)
 			return l
 		})
 		time.Sleep(time.Second)

@@ -133,12 +133,17 @@ func Soon(t testing.TB, condition func() bool, what string) {
 	}
 }
 
+// Blip cuts all connections over a link, which is sound again at once.
+func Blip(link *recipestest.Link) {
+	link.Cut()
+	link.Heal()
+}
+
 // Reconnect makes a client come back over another connection.
 func Reconnect(t testing.TB, link *recipestest.Link, c *protocol.Client) {
 	t.Helper()
 	back := link.Answered(recipestest.OpConnect, link.Count(recipestest.OpConnect)+1)
-	link.Cut()
-	link.Heal()
+	Blip(link)
 	Wait(t, back)
 	conn := Session(t, c).Conn()
 	Soon(t, func() bool { return conn.State() == zk.StateHasSession }, "back")
@@ -188,6 +193,23 @@ func Must[L any](t testing.TB, verb func(context.Context) (L, error)) L {
 	l, err := verb(ctx)
 	require.NoError(t, err)
 	return l
+}
+
+// Got returns what a call has returned, to a test that fails if that is an error:
+//
+//	node := suite.Got(conn.Create(path, nil, 0, acl))(t)
+func Got[T any](v T, err error) func(failing) T {
+	return func(t failing) T {
+		t.Helper()
+		require.NoError(t, err)
+		return v
+	}
+}
+
+// A failing test is a [testing.TB], or one of package rapid.
+type failing interface {
+	require.TestingT
+	Helper()
 }
 
 // Unlock releases leases that were not lost.

@@ -90,10 +90,8 @@ func TestContenderThatIsDeletedWithTheHolderIsNotGranted(t *testing.T) {
 				for _, name := range suite.Children(t, op, path) {
 					ops = append(ops, &zk.DeleteRequest{Path: path + "/" + name, Version: -1})
 				}
-				_, err := s.Multi(t.Context(), ops...)
-				require.NoError(t, err)
-				held, err = l.Enter(t.Context(), line.Request{Kind: request.Kind})
-				require.NoError(t, err)
+				suite.Got(s.Multi(t.Context(), ops...))(t)
+				held = suite.Got(l.Enter(t.Context(), line.Request{Kind: request.Kind}))(t)
 			})
 			next := suite.Later(func() *recipe.Grant {
 				for {
@@ -189,8 +187,7 @@ func TestContenderLooksAgainOnceItsSessionIsConfirmed(t *testing.T) {
 		require.Greater(t, link.Count(recipestest.OpConnect), connects)
 
 		// Its node is deleted, and another contender holds.
-		contenders, err := lineAt(operator, path).Contenders(suite.Lasting(t))
-		require.NoError(t, err)
+		contenders := suite.Got(lineAt(operator, path).Contenders(suite.Lasting(t)))(t)
 		require.Len(t, contenders, 1)
 		require.NoError(t, lineAt(operator, path).Break(suite.Lasting(t), contenders[0].Node))
 		other := take(t, lineAt(operator, path))

@@ -25,8 +25,7 @@ func lineAt(c *protocol.Client, path string) *line.Line {
 // take enters a line that is free.
 func take(t testing.TB, l *line.Line) *recipe.Grant {
 	t.Helper()
-	g, err := l.Enter(suite.Lasting(t), request)
-	require.NoError(t, err)
+	g := suite.Got(l.Enter(suite.Lasting(t), request))(t)
 	return g
 }
 

@@ -48,10 +48,9 @@ func TestNodeOfAnotherSessionIsNotGranted(t *testing.T) {
 		time.Sleep(time.Second) // it watches its own node by then
 		pending(t, next)
 		s := suite.Session(t, op)
-		names, err := lineAt(op, path).Names(suite.Lasting(t), s)
-		require.NoError(t, err)
+		names := suite.Got(lineAt(op, path).Names(suite.Lasting(t), s))(t)
 		node := path + "/" + names[1].Node
-		_, err = s.Multi(suite.Lasting(t), &zk.DeleteRequest{Path: node, Version: -1},
+		_, err := s.Multi(suite.Lasting(t), &zk.DeleteRequest{Path: node, Version: -1},
 			&zk.CreateRequest{Path: node, Flags: zk.FlagEphemeral},
 			&zk.DeleteRequest{Path: path + "/" + held.Node(), Version: -1})
 		require.NoError(t, err)
@@ -79,8 +78,7 @@ func foreign(t testing.TB, c *protocol.Client, path, prefix string) string {
 	t.Helper()
 	s := suite.Session(t, c)
 	suite.Ensure(t, s, path)
-	node, err := s.Conn().Create(s.Path(path)+"/"+prefix, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
+	node := suite.Got(s.Conn().Create(s.Path(path)+"/"+prefix, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)))(t)
 	return node
 }
 
@@ -196,15 +194,13 @@ func TestMutexWaitsForAReaderThatHasReplacedAWriter(t *testing.T) {
 			gate := &suite.Gate{Op: recipestest.OpGetData} // by which a node is watched
 			c := link.Client(t, gate.Option(link))
 			suite.Session(t, c)
-			writing, err := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling)).Lock(suite.Lasting(t))
-			require.NoError(t, err)
+			writing := suite.Got(rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling)).Lock(suite.Lasting(t)))(t)
 
 			gate.Shut()
 			granted := enter(suite.Lasting(t), lineAt(c, path), request)
 			synctest.Wait()
 			require.True(t, gate.Holding())
-			reading, err := writing.Downgrade(suite.Lasting(t))
-			require.NoError(t, err)
+			reading := suite.Got(writing.Downgrade(suite.Lasting(t)))(t)
 			gate.Open()
 			time.Sleep(time.Second)
 			pending(t, granted)
@@ -221,15 +217,13 @@ func TestListingIsNotSharedBetweenKinds(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		const latency = 10 * time.Millisecond
 		path, link, ctx := srv.Root(t)+"/mixed", srv.Link(t), suite.Lasting(t)
-		held, err := rwlock.New(srv.Client(t), path).RLock(ctx)
-		require.NoError(t, err)
+		held := suite.Got(rwlock.New(srv.Client(t), path).RLock(ctx))(t)
 		c := link.Client(t)
 		suite.Session(t, c)
 		link.Delay(latency)
 
 		reading := suite.Later(func() *rwlock.Lease {
-			l, err := rwlock.New(c, path).RLock(ctx)
-			require.NoError(t, err)
+			l := suite.Got(rwlock.New(c, path).RLock(ctx))(t)
 			return l
 		})
 		time.Sleep(latency / 2) // so the mutex asks for a listing while that of the reader is under way
@@ -257,8 +251,7 @@ func TestNodesThatAreNotInLineAreIgnored(t *testing.T) {
 			suite.Keep(t, c, path+"/"+name)
 		}
 		g := take(t, lineAt(c, path))
-		contenders, err := lineAt(c, path).Contenders(suite.Lasting(t))
-		require.NoError(t, err)
+		contenders := suite.Got(lineAt(c, path).Contenders(suite.Lasting(t)))(t)
 		require.Len(t, contenders, 1)
 		require.Equal(t, g.Node(), contenders[0].Node)
 		suite.Release(t, g)
@@ -282,11 +275,9 @@ func TestContenderHoldsByTheRulesOfItsLibrary(t *testing.T) {
 				path, c := srv.Root(t)+"/lock", srv.Client(t)
 				suite.Keep(t, c, path)
 				for _, node := range test.nodes {
-					_, err := suite.Session(t, c).Conn().Create(path+"/"+node, nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
-					require.NoError(t, err)
+					suite.Got(suite.Session(t, c).Conn().Create(path+"/"+node, nil, zk.FlagSequence, zk.WorldACL(zk.PermAll)))(t)
 				}
-				line, err := lock.New(c, path).Contenders(t.Context())
-				require.NoError(t, err)
+				line := suite.Got(lock.New(c, path).Contenders(t.Context()))(t)
 				var holds []bool
 				for _, c := range line {
 					holds = append(holds, c.Holds)

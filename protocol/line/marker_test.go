@@ -56,8 +56,7 @@ func (q *queue) enter(t *testing.T, link *recipestest.Link, c *protocol.Client) 
 	t.Cleanup(cancel)
 	w := &waiter{link: link, client: c, cancel: cancel, grant: enter(ctx, lineAt(c, q.path), request)}
 	time.Sleep(time.Second)
-	all, err := lineAt(c, q.path).Contenders(suite.Lasting(t))
-	require.NoError(t, err)
+	all := suite.Got(lineAt(c, q.path).Contenders(suite.Lasting(t)))(t)
 	w.node = all[len(all)-1].Node
 	q.waiters = append(q.waiters, w)
 	return w
@@ -107,8 +106,7 @@ func (q *queue) requireUnwatched(t *testing.T, w *waiter, node string) {
 func TestNextContenderNeedsNoRequest(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 5)
-		_, err := q.operator.Set(t.Context(), q.path+"/"+q.waiters[1].node, []byte("changed"), -1)
-		require.NoError(t, err)
+		suite.Got(q.operator.Set(t.Context(), q.path+"/"+q.waiters[1].node, []byte("changed"), -1))(t)
 		time.Sleep(time.Second)
 		var before []int
 		for _, w := range q.waiters {
@@ -154,8 +152,7 @@ func TestContenderListsTheLineIfItsPredecessorGoesWithoutAMarker(t *testing.T) {
 			srv.ExpireSession(suite.Session(t, q.waiters[0].client).ID())
 		},
 		"changed and deleted": func(t *testing.T, _ *recipestest.Server, q *queue, node string) {
-			_, err := q.operator.Set(t.Context(), q.path+"/"+node, []byte("foreign"), -1)
-			require.NoError(t, err)
+			suite.Got(q.operator.Set(t.Context(), q.path+"/"+node, []byte("foreign"), -1))(t)
 			time.Sleep(time.Second)
 			q.remove(t, node)
 		},
@@ -166,8 +163,7 @@ func TestContenderListsTheLineIfItsPredecessorGoesWithoutAMarker(t *testing.T) {
 		},
 		"deleted, some time after a foreign marker": func(t *testing.T, _ *recipestest.Server, q *queue, node string) {
 			marker := q.path + "/" + node + "-passed"
-			_, err := q.operator.Multi(t.Context(), &zk.CreateRequest{Path: marker}, &zk.DeleteRequest{Path: marker, Version: -1})
-			require.NoError(t, err)
+			suite.Got(q.operator.Multi(t.Context(), &zk.CreateRequest{Path: marker}, &zk.DeleteRequest{Path: marker, Version: -1}))(t)
 			q.operator.Set(t.Context(), q.path+"/"+q.waiters[1].node, nil, -1) // an event in between
 			time.Sleep(time.Second)
 			q.remove(t, node)
@@ -276,8 +272,7 @@ func TestDeletionIsNotBelievedWhereAConversionMayHaveBeenMissed(t *testing.T) {
 		suite.Reconnect(t, link, c)
 		cancel, waiter := enter()
 		defer cancel()
-		reading, err := writing.Downgrade(suite.Lasting(t))
-		require.NoError(t, err)
+		reading := suite.Got(writing.Downgrade(suite.Lasting(t)))(t)
 		synctest.Wait()
 		require.True(t, gate.Holding(), "watches are about to be set again")
 		gate.Open()

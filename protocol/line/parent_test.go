@@ -23,8 +23,7 @@ func keepData(t *testing.T, l *line.Line, op *recipe.Session, path string, versi
 	require.NoError(t, op.Create(ctx, path, data, 0))
 
 	for v := range version {
-		_, err := op.Set(ctx, path, data, v)
-		require.NoError(t, err)
+		suite.Got(op.Set(ctx, path, data, v))(t)
 	}
 
 	for range 4 {
@@ -61,8 +60,7 @@ func TestDataOfALineThatWasMadeAgainAreKept(t *testing.T) {
 							}
 						}
 						if seen {
-							all, err := l.Contenders(t.Context())
-							require.NoError(t, err)
+							all := suite.Got(l.Contenders(t.Context()))(t)
 							require.Empty(t, all)
 						}
 						keepData(t, l, op, path, version)
@@ -90,8 +88,7 @@ func TestLineThatOthersHaveMadeIsFastInTheEnd(t *testing.T) {
 				operator, l := srv.Client(t), lineAt(link.Client(t), path)
 				suite.Keep(t, operator, path)
 				op := suite.Session(t, operator).Conn()
-				_, err := op.SetACL(path, zk.WorldACL(c.perms), -1)
-				require.NoError(t, err)
+				suite.Got(op.SetACL(path, zk.WorldACL(c.perms), -1))(t)
 				for range 6 {
 					suite.Release(t, take(t, l))
 				}
@@ -100,8 +97,7 @@ func TestLineThatOthersHaveMadeIsFastInTheEnd(t *testing.T) {
 				require.Empty(t, suite.Children(t, operator, path))
 
 				// If the permission goes later, the line goes on without.
-				_, err = op.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
-				require.NoError(t, err)
+				suite.Got(op.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1))(t)
 				suite.Release(t, take(t, l))
 				multis := link.Count(recipestest.OpMulti)
 				for range 3 {
@@ -164,8 +160,7 @@ func TestForeignDataThatIsSetDuringAHoldStays(t *testing.T) {
 		l := lineAt(srv.Client(t), path)
 		suite.Release(t, take(t, l))
 		g := take(t, l)
-		_, err := suite.Session(t, operator).Set(t.Context(), path, []byte("foreign"), 0)
-		require.NoError(t, err)
+		suite.Got(suite.Session(t, operator).Set(t.Context(), path, []byte("foreign"), 0))(t)
 		suite.Release(t, g)
 		data, _ := suite.Get(t, operator, path)
 		require.Equal(t, "foreign", string(data))

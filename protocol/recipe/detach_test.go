@@ -70,8 +70,7 @@ func TestRefusedDeletionOfALostSessionIsALoss(t *testing.T) {
 		s.Go(func(life context.Context, s *recipe.Session) {
 			heard <- s.DeleteWith(life, node, func(*zk.Conn) error {
 				srv.ExpireSession(s.ID())
-				link.Cut()
-				link.Heal()
+				suite.Blip(link)
 				<-s.Done()
 				return refused
 			})
@@ -133,8 +132,7 @@ func TestRefusedDeletionSparesALaterNode(t *testing.T) {
 		link, node, other := srv.Link(t), srv.Root(t)+"/node", suite.Session(t, srv.Client(t))
 		s := suite.Session(t, link.Client(t))
 		suite.Ensure(t, other, node)
-		stat, err := s.Exists(suite.Lasting(t), node)
-		require.NoError(t, err)
+		stat := suite.Got(s.Exists(suite.Lasting(t), node))(t)
 		asked := link.Count(recipestest.OpExists)
 		link.Fail(recipestest.OpDelete, node, int32(zkwire.CodeNoAuth), 1)
 		done := make(chan error, 1)

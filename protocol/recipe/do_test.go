@@ -160,9 +160,8 @@ func TestRefusalSaysWhatIsMissing(t *testing.T) {
 			require.Nil(t, stat)
 		}
 
-		_, err := s.Conn().SetACL("/", zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
-		require.NoError(t, err)
-		_, err = s.EnsurePath(t.Context(), "/a")
+		suite.Got(s.Conn().SetACL("/", zk.WorldACL(zk.PermRead|zk.PermAdmin), -1))(t)
+		_, err := s.EnsurePath(t.Context(), "/a")
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		require.ErrorContains(t, err, "no permission to create /a: the ACL of / does not allow it")
 	})

@@ -81,8 +81,7 @@ func TestNodeIsLookedForBehindASync(t *testing.T) {
 
 		g := suite.Hold(t, c, root+"/line")
 		link.Move(f)
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		time.Sleep(200 * time.Millisecond) // the node is looked at now
 		f.Lag(0)
 		time.Sleep(time.Second)
@@ -164,9 +163,8 @@ func TestReleaseOfADeletedNodeReportsTheLoss(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/x"
 		s := suite.Session(t, c)
-		g, err := grantOf(t.Context(), c, s, path, 1)
-		require.NoError(t, err)
-		err = g.Release(t.Context())
+		g := suite.Got(grantOf(t.Context(), c, s, path, 1))(t)
+		err := g.Release(t.Context())
 		require.ErrorIs(t, err, protocol.ErrLost)
 		require.ErrorIs(t, err, protocol.ErrNodeDeleted)
 	})
@@ -210,8 +208,7 @@ func TestGrantWithoutAConnectionEndsWithTrust(t *testing.T) {
 		defer s.KeepAlive()()
 		link.Cut()
 		synctest.Wait()
-		g, err := grantOf(t.Context(), c, s, path, 1)
-		require.NoError(t, err)
+		g := suite.Got(grantOf(t.Context(), c, s, path, 1))(t)
 		end := s.Deadline()
 		suite.Wait(t, g.Done())
 		require.WithinDuration(t, end, time.Now(), 10*time.Millisecond)
@@ -259,10 +256,8 @@ func TestGrantAfterASuspensionIsPaced(t *testing.T) {
 
 		kernel.Open(s).Suspend(s.Timeout()*99/100, s.Timeout())
 		began := time.Now()
-		_, err := grantOf(suite.Lasting(t), c, s, path, stat.Czxid)
-		require.NoError(t, err)
-		after, err := s.Set(t.Context(), path, nil, -1)
-		require.NoError(t, err)
+		suite.Got(grantOf(suite.Lasting(t), c, s, path, stat.Czxid))(t)
+		after := suite.Got(s.Set(t.Context(), path, nil, -1))(t)
 		require.Positive(t, time.Since(began))
 		require.Less(t, after.Mzxid-stat.Czxid, int64(20))
 		require.NoError(t, s.Delete(t.Context(), path, -1))

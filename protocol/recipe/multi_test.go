@@ -159,8 +159,7 @@ func TestMultiWhoseResultIsGoneIsUncertain(t *testing.T) {
 						require.NoError(t, other.Delete(suite.Lasting(t), root+c.swept+"/"+child, -1))
 					}
 				}
-				link.Cut()
-				link.Heal()
+				suite.Blip(link)
 			})
 
 			_, err := g.Multi(suite.Lasting(t), &zk.CreateRequest{Path: node + "/x-", Flags: zk.FlagSequence})
@@ -190,25 +189,21 @@ func TestMultiIsNotRepeatedWithoutItsReceipt(t *testing.T) {
 				require.NoError(t, other.Delete(suite.Lasting(t), root+"/line/"+receipt, -1))
 			}
 		}
-		_, err := g.Multi(suite.Lasting(t), set)
-		require.NoError(t, err)
+		suite.Got(g.Multi(suite.Lasting(t), set))(t)
 		sweep()
-		_, err = g.Multi(suite.Lasting(t), set)
-		require.NoError(t, err)
+		suite.Got(g.Multi(suite.Lasting(t), set))(t)
 		time.Sleep(time.Second)
 		link.Meet(2, func([]string) {
 			sweep()
-			link.Cut()
-			link.Heal()
+			suite.Blip(link)
 		})
 
-		_, err = g.Multi(suite.Lasting(t), set)
+		_, err := g.Multi(suite.Lasting(t), set)
 		require.ErrorIs(t, err, protocol.ErrUncertain)
 		version, _ := written(t, srv.Client(t), set.Path)
 		require.EqualValues(t, 3, version)
 
-		_, err = g.Multi(suite.Lasting(t), set)
-		require.NoError(t, err)
+		suite.Got(g.Multi(suite.Lasting(t), set))(t)
 		version, _ = written(t, srv.Client(t), set.Path)
 		require.EqualValues(t, 4, version)
 		suite.Release(t, g)
@@ -256,8 +251,7 @@ func TestMultiSaysWhichOperationWasRefused(t *testing.T) {
 		link := srv.Link(t)
 		g := suite.Hold(t, link.Client(t), path)
 		node := makes(t, srv.Client(t), path+"/node")
-		_, err := g.Multi(suite.Lasting(t), &zk.SetDataRequest{Path: node, Version: -1})
-		require.NoError(t, err)
+		suite.Got(g.Multi(suite.Lasting(t), &zk.SetDataRequest{Path: node, Version: -1}))(t)
 		before := link.Count(recipestest.OpMulti)
 		answers, err := g.Multi(suite.Lasting(t),
 			&zk.SetDataRequest{Path: node, Version: -1}, &zk.DeleteRequest{Path: path + "/none", Version: -1}, &zk.CreateRequest{Path: path + "/x"})
@@ -294,9 +288,8 @@ func TestMultiHeldChecksAllGrants(t *testing.T) {
 		a, b, other := suite.Hold(t, c, root+"/a"), suite.Hold(t, c, root+"/b"), suite.Hold(t, srv.Client(t), root+"/c")
 		node := makes(t, c, root+"/node")
 		set := &zk.SetDataRequest{Path: node, Version: -1}
-		_, err := recipe.MultiHeld(suite.Lasting(t), []*recipe.Grant{a, b}, set)
-		require.NoError(t, err)
-		_, err = recipe.MultiHeld(suite.Lasting(t), []*recipe.Grant{a, other}, set)
+		suite.Got(recipe.MultiHeld(suite.Lasting(t), []*recipe.Grant{a, b}, set))(t)
+		_, err := recipe.MultiHeld(suite.Lasting(t), []*recipe.Grant{a, other}, set)
 		require.ErrorIs(t, err, zk.ErrBadArguments)
 		require.NoError(t, suite.Session(t, srv.Client(t)).Delete(suite.Lasting(t), root+"/b/"+b.Node(), -1))
 		_, err = recipe.MultiHeld(suite.Lasting(t), []*recipe.Grant{a, b}, set)

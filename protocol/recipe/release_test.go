@@ -68,8 +68,7 @@ func TestWorkThatIsRefusedIsDoneWhenItIsAllowed(t *testing.T) {
 					link.LoseReply(recipestest.OpCreate, 1)
 				}
 				allow := func(permissions int32) {
-					_, err := operator.Conn().SetACL(operator.Path(path), zk.WorldACL(permissions), -1)
-					require.NoError(t, err)
+					suite.Got(operator.Conn().SetACL(operator.Path(path), zk.WorldACL(permissions), -1))(t)
 				}
 
 				allow(zk.PermAll &^ permission)

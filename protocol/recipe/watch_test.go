@@ -113,8 +113,7 @@ func TestChangeIsFoundBeforeWatchesAreSetAgain(t *testing.T) {
 
 			gate.Shut()
 			link.Cut()
-			_, err := other.Multi(suite.Lasting(t), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
-			require.NoError(t, err)
+			suite.Got(other.Multi(suite.Lasting(t), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path}))(t)
 			link.Heal()
 			require.NoError(t, s.Sync(suite.Lasting(t), path))
 			synctest.Wait()
@@ -178,8 +177,7 @@ func TestLostRechecksDontAddUp(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		require.LessOrEqual(t, link.Count(recipestest.OpExists)-asked, 2*lost)
 
-		_, err := s.Set(suite.Lasting(t), path, nil, -1)
-		require.NoError(t, err)
+		suite.Got(s.Set(suite.Lasting(t), path, nil, -1))(t)
 		require.NoError(t, suite.Wait(t, waiting))
 	})
 }
@@ -272,8 +270,7 @@ func TestWaitersOnOneNodeAskOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		asked := func() int { synctest.Wait(); return link.Count(recipestest.OpExists) }
 		before := asked()
-		link.Cut()
-		link.Heal()
+		suite.Blip(link)
 		time.Sleep(5 * time.Second)
 		require.Equal(t, before+1, asked())
 		time.Sleep(10 * time.Minute)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -31,8 +32,7 @@ func TestConnectionsInMemoryApplyBackPressure(t *testing.T) {
 		// Its pings do not arrive either, so its session expires. The client reads what was sent
 		// before, and then the end.
 		time.Sleep(10 * time.Second)
-		_, err = io.Copy(io.Discard, c.nc)
-		require.NoError(t, err)
+		suite.Got(io.Copy(io.Discard, c.nc))(t)
 	})
 }
 
@@ -65,8 +65,7 @@ func TestServerDoesNotHideADeadlock(t *testing.T) {
 		})
 		return
 	}
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := suite.Got(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), inside+"=1")
 	out, err := cmd.CombinedOutput()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/transcript"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -38,8 +39,7 @@ func TestCasesHaveTheirTranscripts(t *testing.T) {
 				if *update && name == "leader" {
 					require.NoError(t, os.WriteFile(golden, []byte(all.String()), 0o644))
 				}
-				want, err := os.ReadFile(golden)
-				require.NoError(t, err)
+				want := suite.Got(os.ReadFile(golden))(t)
 				require.Equal(t, strings.Split(string(want), "\n"), strings.Split(all.String(), "\n"), "go test -update writes these")
 			})
 		}

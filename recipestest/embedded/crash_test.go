@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -49,8 +50,7 @@ func (r *rig) lag(t *rapid.T) {
 func (r *rig) catchUp(t *rapid.T) {
 	r.follower.Lag(0)
 	r.frozen = nil
-	_, err := r.reader.call(zkwire.OpSync, packet{}.string("/"))
-	require.NoError(t, err)
+	suite.Got(r.reader.call(zkwire.OpSync, packet{}.string("/")))(t)
 	require.Equal(t, walk(t, r.client), walk(t, r.reader), "the follower is not as the leader")
 }
 
@@ -63,10 +63,8 @@ func (r *rig) expire(t *rapid.T, model *embedded.Server) {
 
 // send sends a request to both and requires the same code.
 func (r *rig) send(t *rapid.T, op zkwire.Op, body packet) {
-	got, err := r.client.call(op, body)
-	require.NoError(t, err)
-	want, err := r.model.call(op, body)
-	require.NoError(t, err)
+	got := suite.Got(r.client.call(op, body))(t)
+	want := suite.Got(r.model.call(op, body))(t)
 	require.Equal(t, want.code, got.code)
 }
 

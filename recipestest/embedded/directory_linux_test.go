@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 // A process that another goroutine starts has copies of all descriptors until it runs its program.
@@ -16,17 +17,14 @@ func TestCopiesOfItsDescriptorsDoNotKeepADirectoryLocked(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, kept(dir))
 
-	fds, err := filepath.Glob("/proc/self/fd/*")
-	require.NoError(t, err)
+	fds := suite.Got(filepath.Glob("/proc/self/fd/*"))(t)
 	copied := false
 	for _, fd := range fds {
 		if target, _ := os.Readlink(fd); target != filepath.Join(dir, "lock") {
 			continue
 		}
-		n, err := strconv.Atoi(filepath.Base(fd))
-		require.NoError(t, err)
-		dup, err := syscall.Dup(n)
-		require.NoError(t, err)
+		n := suite.Got(strconv.Atoi(filepath.Base(fd)))(t)
+		dup := suite.Got(syscall.Dup(n))(t)
 		t.Cleanup(func() { syscall.Close(dup) })
 		copied = true
 		break // the copy may have a number that the list has too

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -35,15 +36,14 @@ func live(t *testing.T) (l life) {
 		require.Zero(t, c.must(t, zkwire.OpCreate, packet{}.create(fmt.Sprintf("/n%d", i), []byte("some data"), 0)).code)
 	}
 	l.before = walk(t, c)
-	former, err := os.ReadFile(filepath.Join(dir, "data"))
-	require.NoError(t, err)
+	former := suite.Got(os.ReadFile(filepath.Join(dir, "data")))(t)
 	require.Zero(t, c.must(t, zkwire.OpSetData, packet{}.string("/n1").buffer([]byte("other data")).int32(0)).code)
 	l.after = walk(t, c)
-	l.whole, err = os.ReadFile(filepath.Join(dir, "data"))
-	require.NoError(t, err)
+	l.whole = suite.Got(os.ReadFile(filepath.Join(dir, "data")))(t)
 	l.unacknowledged = append(former, l.whole[len(former):]...)
 
 	var torn int
+	var err error
 	l.records, torn, err = embedded.Records(l.whole)
 	require.NoError(t, err)
 	require.Zero(t, torn)
@@ -181,8 +181,7 @@ func TestSnapshotsReplaceTheData(t *testing.T) {
 	want := walk(t, c)
 	crashed := copied(t, dir)
 	require.NoError(t, s.Close())
-	info, err := os.Stat(filepath.Join(dir, "data"))
-	require.NoError(t, err)
+	info := suite.Got(os.Stat(filepath.Join(dir, "data")))(t)
 	require.Less(t, info.Size(), int64(10_000), "200 kB were written")
 
 	for _, dir := range []string{dir, crashed} {

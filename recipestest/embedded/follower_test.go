@@ -47,27 +47,23 @@ func (e *ensemble) since(t *testing.T, want time.Duration) {
 
 func put(t *testing.T, c *zk.Conn, path, data string) {
 	t.Helper()
-	_, err := c.Create(path, []byte(data), 0, open)
-	require.NoError(t, err)
+	suite.Got(c.Create(path, []byte(data), 0, open))(t)
 }
 
 func set(t *testing.T, c *zk.Conn, path, data string) {
 	t.Helper()
-	_, err := c.Set(path, []byte(data), -1)
-	require.NoError(t, err)
+	suite.Got(c.Set(path, []byte(data), -1))(t)
 }
 
 func data(t *testing.T, c *zk.Conn, path string) string {
 	t.Helper()
-	b, _, err := c.Get(path)
-	require.NoError(t, err)
+	b := suite.ReadAt(t, c.Get, path)
 	return string(b)
 }
 
 func exists(t *testing.T, c *zk.Conn, path string) bool {
 	t.Helper()
-	ok, _, err := c.Exists(path)
-	require.NoError(t, err)
+	ok := suite.ReadAt(t, c.Exists, path)
 	return ok
 }
 
@@ -98,12 +94,9 @@ func TestWatchesOnALaggingFollowerFireLate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lagging(t, func(t *testing.T, e *ensemble) {
-				_, _, changed, err := e.lags.GetW("/a")
-				require.NoError(t, err)
-				_, _, created, err := e.lags.ExistsW("/a/b")
-				require.NoError(t, err)
-				_, _, children, err := e.lags.ChildrenW("/a")
-				require.NoError(t, err)
+				changed := suite.WatchAt(t, e.lags.GetW, "/a")
+				created := suite.WatchAt(t, e.lags.ExistsW, "/a/b")
+				children := suite.WatchAt(t, e.lags.ChildrenW, "/a")
 				set(t, e.leads, "/a", "new")
 				put(t, e.leads, "/a/b", "")
 
@@ -123,8 +116,7 @@ func TestWatchesOnALaggingFollowerFireLate(t *testing.T) {
 
 func TestWritesThroughALaggingFollowerAreCommittedAtOnceAndAnsweredLate(t *testing.T) {
 	lagging(t, func(t *testing.T, e *ensemble) {
-		_, _, event, err := e.lags.ExistsW("/mine")
-		require.NoError(t, err)
+		event := suite.WatchAt(t, e.lags.ExistsW, "/mine")
 		answer := later(func() error {
 			_, err := e.lags.Create("/mine", nil, zk.FlagEphemeral, open)
 			return err
@@ -202,15 +194,11 @@ func TestSyncWaitsForWhatTheLeaderHasCommittedBefore(t *testing.T) {
 
 func TestLaggingFollowerLearnsLateThatASessionHasEnded(t *testing.T) {
 	lagging(t, func(t *testing.T, e *ensemble) {
-		_, err := e.leads.Create("/theirs", nil, zk.FlagEphemeral, open)
-		require.NoError(t, err)
-		_, err = e.lags.Sync("/")
-		require.NoError(t, err)
-		_, _, theirs, err := e.lags.GetW("/theirs")
-		require.NoError(t, err)
+		suite.Got(e.leads.Create("/theirs", nil, zk.FlagEphemeral, open))(t)
+		suite.Got(e.lags.Sync("/"))(t)
+		theirs := suite.WatchAt(t, e.lags.GetW, "/theirs")
 		other := dial(t, e.follower)
-		_, _, own, err := other.GetW("/a")
-		require.NoError(t, err)
+		own := suite.WatchAt(t, other.GetW, "/a")
 
 		e.beganLagging = time.Now()
 		require.True(t, e.ExpireSession(e.leads.SessionID()))
@@ -224,8 +212,7 @@ func TestLaggingFollowerLearnsLateThatASessionHasEnded(t *testing.T) {
 		e.since(t, lag)
 		require.Error(t, suite.Wait(t, failed))
 		require.ErrorIs(t, suite.Wait(t, own).Err, zk.ErrSessionExpired)
-		_, err = e.lags.Sync("/a")
-		require.NoError(t, err)
+		suite.Got(e.lags.Sync("/a"))(t)
 		require.Equal(t, "old", data(t, e.lags, "/a"), "the write has failed")
 	})
 }

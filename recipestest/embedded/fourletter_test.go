@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -15,10 +16,8 @@ import (
 func word(t *testing.T, s *embedded.Server, w string) string {
 	t.Helper()
 	nc := openRaw(t, s)
-	_, err := nc.Write([]byte(w))
-	require.NoError(t, err)
-	answer, err := io.ReadAll(nc)
-	require.NoError(t, err)
+	suite.Got(nc.Write([]byte(w)))(t)
+	answer := suite.Got(io.ReadAll(nc))(t)
 	return string(answer)
 }
 

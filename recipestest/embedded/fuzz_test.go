@@ -4,8 +4,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/transcript"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -28,8 +27,7 @@ func FuzzConnection(f *testing.F) {
 			nc.Write(raw)
 			nc.(interface{ CloseWrite() error }).CloseWrite()
 		}()
-		_, err := io.Copy(io.Discard, nc)
-		require.NoError(t, err)
+		suite.Got(io.Copy(io.Discard, nc))(t)
 		requireAlive(t, s)
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -59,8 +60,7 @@ func TestAnnouncedLengthsAllocateNoMemory(t *testing.T) {
 	var conns []*wireClient
 	for range 50 {
 		c := connect(t, s, hello{})
-		_, err := c.nc.Write(append(packet{}.int32(1<<31-1), make([]byte, 5000)...))
-		require.NoError(t, err)
+		suite.Got(c.nc.Write(append(packet{}.int32(1<<31-1), make([]byte, 5000)...)))(t)
 		conns = append(conns, c)
 	}
 
@@ -74,8 +74,7 @@ func TestAnnouncedLengthsAllocateNoMemory(t *testing.T) {
 		} {
 			c := connect(t, s, hello{})
 			for _, op := range []zkwire.Op{zkwire.OpCreate, zkwire.OpSetData, zkwire.OpSetACL, zkwire.OpSetWatches, zkwire.OpSetWatches2, zkwire.OpGetData, zkwire.OpMulti, zkwire.OpMultiRead, zkwire.OpSync} {
-				_, err := c.call(op, body)
-				require.NoError(t, err)
+				suite.Got(c.call(op, body))(t)
 			}
 		}
 	}
@@ -114,9 +113,8 @@ func TestBrokenFramesEndTheConnectionAndNothingElse(t *testing.T) {
 		"broken sasl":     packet{}.int32(8).int32(1).op(zkwire.OpSASL),
 	} {
 		c := connect(t, s, hello{})
-		_, err := c.nc.Write(raw)
-		require.NoError(t, err)
-		_, err = c.receive()
+		suite.Got(c.nc.Write(raw))(t)
+		_, err := c.receive()
 		require.ErrorIs(t, err, io.EOF, name)
 	}
 
@@ -127,9 +125,8 @@ func TestBrokenFramesEndTheConnectionAndNothingElse(t *testing.T) {
 		"nonsense":            []byte("GET / HTTP/1.1\r\n\r\n"),
 	} {
 		nc := openRaw(t, s)
-		_, err := nc.Write(raw)
-		require.NoError(t, err)
-		_, err = nc.Read(make([]byte, 1))
+		suite.Got(nc.Write(raw))(t)
+		_, err := nc.Read(make([]byte, 1))
 		require.ErrorIs(t, err, io.EOF, name)
 	}
 

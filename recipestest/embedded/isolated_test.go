@@ -31,8 +31,7 @@ func TestIsolatedFollowerAnswersReadsAndPings(t *testing.T) {
 				f := s.Follower()
 				leads, c := dial(t, s), dial(t, f)
 				put(t, leads, "/a", "old")
-				_, err := c.Create("/mine", nil, zk.FlagEphemeral, open)
-				require.NoError(t, err)
+				suite.Got(c.Create("/mine", nil, zk.FlagEphemeral, open))(t)
 				test.isolate(f)
 
 				set(t, leads, "/a", "new")
@@ -164,8 +163,7 @@ func TestSyncIsAFenceUnlessItIsAnsweredAtOnce(t *testing.T) {
 				require.NoError(t, c.send(zkwire.OpCreate, packet{}.create("/c", nil, 0)))
 				require.NoError(t, c.send(zkwire.OpSync, packet{}.string("/")))
 				for _, path := range []string{"/c", "/"} {
-					a, err := c.receive()
-					require.NoError(t, err)
+					a := suite.Got(c.receive())(t)
 					require.Equal(t, path, a.String())
 				}
 				require.Zero(t, c.must(t, zkwire.OpExists, packet{}.string("/c").bool(false)).code)
@@ -183,8 +181,7 @@ func TestFollowerReportsSessionsLate(t *testing.T) {
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		f := s.Follower()
 		leads, c := dial(t, s), dial(t, f) // with timeouts of 40 s
-		_, err := c.Create("/mine", nil, zk.FlagEphemeral, open)
-		require.NoError(t, err)
+		suite.Got(c.Create("/mine", nil, zk.FlagEphemeral, open))(t)
 
 		f.Report(10 * time.Second)
 		time.Sleep(away)
@@ -196,7 +193,7 @@ func TestFollowerReportsSessionsLate(t *testing.T) {
 		require.False(t, exists(t, leads, "/mine"), "the report comes too late")
 
 		f.Report(0)
-		_, err = c.Create("/mine", nil, zk.FlagEphemeral, open)
+		_, err := c.Create("/mine", nil, zk.FlagEphemeral, open)
 		for err != nil {
 			time.Sleep(time.Millisecond)
 			_, err = c.Create("/mine", nil, zk.FlagEphemeral, open)

@@ -53,8 +53,7 @@ func walk(t require.TestingT, c *wireClient) []string {
 // acknowledged all that it was asked for.
 func copied(t testing.TB, dir string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(dir, "data"))
-	require.NoError(t, err)
+	content := suite.Got(os.ReadFile(filepath.Join(dir, "data")))(t)
 	return withData(t, content)
 }
 
@@ -130,8 +129,7 @@ func TestTimeoutsOfSessionsBeginAgainWithTheServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		s, err := embedded.Start(kept(dir))
-		require.NoError(t, err)
+		s := suite.Got(embedded.Start(kept(dir)))(t)
 		returns, stays := connect(t, s, hello{timeout: 10_000}), connect(t, s, hello{timeout: 10_000})
 		for _, c := range []*wireClient{returns, stays} {
 			require.Zero(t, c.must(t, zkwire.OpCreate, packet{}.create("/n-", nil, 3)).code)
@@ -194,8 +192,7 @@ func onDisk(t *testing.T, f func(t *testing.T, s *embedded.Server, d *disk)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := new(disk)
-		s, err := embedded.Start(kept(t.TempDir()).WithSync(d.sync))
-		require.NoError(t, err)
+		s := suite.Got(embedded.Start(kept(t.TempDir()).WithSync(d.sync)))(t)
 		defer s.Close()
 		f(t, s, d)
 	})
@@ -267,8 +264,7 @@ func TestWritesShareASync(t *testing.T) {
 
 		for _, c := range all[1:] {
 			for range each {
-				a, err := c.receive()
-				require.NoError(t, err)
+				a := suite.Got(c.receive())(t)
 				require.Zero(t, a.code)
 			}
 		}
@@ -290,14 +286,12 @@ func TestAnswersBehindAWriteComeInOrderHoweverLongTheyAre(t *testing.T) {
 		for i := range reads {
 			requests = append(requests, frame(packet{}.int32(int32(102+i)).op(zkwire.OpGetData).string("/big").bool(false))...)
 		}
-		_, err := c.nc.Write(requests)
-		require.NoError(t, err)
+		suite.Got(c.nc.Write(requests))(t)
 		synctest.Wait()
 		d.release()
 
 		for i := range 2 + reads {
-			a, err := c.receive()
-			require.NoError(t, err)
+			a := suite.Got(c.receive())(t)
 			require.EqualValues(t, 100+i, a.xid)
 			require.Zero(t, a.code)
 		}
@@ -322,15 +316,13 @@ func TestTooManyWritesWaitForTheDisk(t *testing.T) {
 		}
 		var size int
 		_, found, _ := strings.Cut(word(t, s, "mntr"), "zk_approximate_data_size\t")
-		_, err := fmt.Sscan(found, &size)
-		require.NoError(t, err)
+		suite.Got(fmt.Sscan(found, &size))(t)
 		require.Less(t, size, 20_000_000)
 		d.release()
 
 		numbers := make(map[string]bool)
 		for _, c := range all {
-			a, err := c.receive()
-			require.NoError(t, err)
+			a := suite.Got(c.receive())(t)
 			require.Zero(t, a.code)
 			numbers[a.String()] = true
 		}

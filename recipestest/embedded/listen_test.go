@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -17,16 +18,12 @@ func TestFollowerListens(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, cfg embedded.Config, dial func(s *embedded.Server, address string) (net.Conn, error)) {
 		t.Parallel()
-		s, err := embedded.Start(cfg)
-		require.NoError(t, err)
+		s := suite.Got(embedded.Start(cfg))(t)
 		f, other := s.Follower(), s.Follower()
-		address, err := f.Listen()
-		require.NoError(t, err)
-		again, err := f.Listen()
-		require.NoError(t, err)
+		address := suite.Got(f.Listen())(t)
+		again := suite.Got(f.Listen())(t)
 		require.Equal(t, address, again)
-		elsewhere, err := other.Listen()
-		require.NoError(t, err)
+		elsewhere := suite.Got(other.Listen())(t)
 		require.NotEqual(t, address, elsewhere)
 		require.NotEqual(t, address, s.ConnectString())
 		require.NotEqual(t, elsewhere, s.ConnectString())
@@ -44,12 +41,10 @@ func TestFollowerListens(t *testing.T) {
 		reaches(address, true)
 
 		// Its connections end when it is stopped. Those to others don't.
-		gone, err := dial(s, address)
-		require.NoError(t, err)
-		stays, err := dial(s, elsewhere)
-		require.NoError(t, err)
+		gone := suite.Got(dial(s, address))(t)
+		stays := suite.Got(dial(s, elsewhere))(t)
 		f.Stop()
-		_, err = gone.Read(make([]byte, 1))
+		_, err := gone.Read(make([]byte, 1))
 		require.Error(t, err)
 		require.NoError(t, stays.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
 		_, err = stays.Read(make([]byte, 1))
@@ -73,14 +68,12 @@ func TestFollowerListens(t *testing.T) {
 		// One that begins to listen while it is stopped is reachable from Resume on.
 		late := s.Follower()
 		late.Stop()
-		lateAt, err := late.Listen()
-		require.NoError(t, err)
+		lateAt := suite.Got(late.Listen())(t)
 		reaches(lateAt, false)
 		require.NoError(t, late.Resume())
 		reaches(lateAt, true)
 
-		gone, err = dial(s, address)
-		require.NoError(t, err)
+		gone = suite.Got(dial(s, address))(t)
 		f.Close()
 		require.NoError(t, gone.SetReadDeadline(time.Now().Add(5*time.Second))) // soon enough to tell it from a time-out
 		_, err = gone.Read(make([]byte, 1))

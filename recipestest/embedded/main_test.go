@@ -29,8 +29,7 @@ func (silent) Printf(string, ...any) {}
 // start starts a server that is closed when the test ends.
 func start(t testing.TB, cfg embedded.Config) *embedded.Server {
 	t.Helper()
-	s, err := embedded.Start(cfg)
-	require.NoError(t, err)
+	s := suite.Got(embedded.Start(cfg))(t)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
@@ -57,8 +56,7 @@ func dial(t testing.TB, s endpoint) *zk.Conn {
 func connect(t testing.TB, s endpoint, h hello) *wireClient {
 	t.Helper()
 	h.timeout = cmp.Or(h.timeout, 40_000)
-	w, err := handshake(openRaw(t, s), h)
-	require.NoError(t, err)
+	w := suite.Got(handshake(openRaw(t, s), h))(t)
 	return w
 }
 
@@ -72,8 +70,7 @@ func openRaw(t testing.TB, to endpoint) net.Conn {
 	if s, ok := to.(*embedded.Server); ok && s.ConnectString() != inMemory {
 		dial, address = net.DialTimeout, s.ConnectString()
 	}
-	nc, err := dial("tcp", address, waitLimit)
-	require.NoError(t, err)
+	nc := suite.Got(dial("tcp", address, waitLimit))(t)
 	t.Cleanup(func() { nc.Close() })
 	require.NoError(t, nc.SetDeadline(time.Now().Add(waitLimit)))
 	return nc
@@ -82,8 +79,7 @@ func openRaw(t testing.TB, to endpoint) net.Conn {
 // must is call for tests that require an answer, of whatever code.
 func (w *wireClient) must(t testing.TB, op zkwire.Op, body []byte) *answer {
 	t.Helper()
-	a, err := w.call(op, body)
-	require.NoError(t, err)
+	a := suite.Got(w.call(op, body))(t)
 	return a
 }
 

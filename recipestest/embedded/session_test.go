@@ -101,8 +101,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 		for _, first := range []string{"", "\x00\x00", "\x00\x00\x00\x2c\x00"} {
 			nc := openRaw(t, s)
 			nc.SetDeadline(time.Time{})
-			_, err := nc.Write([]byte(first))
-			require.NoError(t, err)
+			suite.Got(nc.Write([]byte(first)))(t)
 			conns = append(conns, nc)
 		}
 		for _, nc := range conns {
@@ -130,8 +129,7 @@ func TestSendingLastAnswersTimesOut(t *testing.T) {
 		require.NoError(t, err)
 
 		time.Sleep(time.Minute)
-		n, err := io.Copy(io.Discard, c.nc)
-		require.NoError(t, err)
+		n := suite.Got(io.Copy(io.Discard, c.nc))(t)
 		require.Less(t, n, int64(100_000))
 	})
 }
@@ -155,12 +153,10 @@ func TestRequestsOfAnEndedSessionAreNotCarriedOut(t *testing.T) {
 			c.nc.Write(creates) // cut short when the session ends
 		}()
 
-		_, err := c.receive()
-		require.NoError(t, err)
+		suite.Got(c.receive())(t)
 		require.True(t, s.ExpireSession(c.session))
 		suite.Wait(t, written)
-		_, err = io.Copy(io.Discard, c.nc)
-		require.NoError(t, err)
+		suite.Got(io.Copy(io.Discard, c.nc))(t)
 
 		names := witness.must(t, zkwire.OpGetChildren, packet{}.string("/").bool(false)).Strings()
 		require.Equal(t, []string{"zookeeper"}, names, "no node may outlive its session")
@@ -192,8 +188,7 @@ func TestServerEndsWithASessionThatIsTooLargeToBeLogged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s, err := embedded.Start(embedded.Config{InMemory: true, MaxCloseSession: limit})
-				require.NoError(t, err)
+				s := suite.Got(embedded.Start(embedded.Config{InMemory: true, MaxCloseSession: limit}))(t)
 				for _, second := range []string{"/abcdefgh", "/abcdefghi"} {
 					require.NoError(t, s.Err())
 					c := connect(t, s, hello{})
@@ -219,7 +214,7 @@ func TestSessionThatIsTooLargeToBeLoggedSurvivesItsServer(t *testing.T) {
 	c := connect(t, s, hello{})
 	for range 2 {
 		require.Contains(t, []zkwire.Code{0, zkwire.CodeNodeExists}, c.must(t, zkwire.OpCreate, packet{}.create("/ephemeral", nil, 1)).code)
-		_, err = c.call(zkwire.OpCloseSession, nil)
+		_, err := c.call(zkwire.OpCloseSession, nil)
 		require.Error(t, err)
 		require.Error(t, s.Close())
 		if s, err = embedded.Start(cfg); err != nil {

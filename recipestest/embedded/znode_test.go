@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -71,12 +72,10 @@ func TestContainersAreReapedWhenTheirLastChildIsGone(t *testing.T) {
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		c := dial(t, s)
 		for _, path := range []string{"/never", "/used", "/used/nested", "/full"} {
-			_, err := c.CreateContainer(path, nil, zk.FlagContainer, open)
-			require.NoError(t, err)
+			suite.Got(c.CreateContainer(path, nil, zk.FlagContainer, open))(t)
 		}
 		for _, path := range []string{"/used/nested/x", "/full/x"} {
-			_, err := c.Create(path, nil, 0, open)
-			require.NoError(t, err)
+			suite.Got(c.Create(path, nil, 0, open))(t)
 		}
 		require.NoError(t, c.Delete("/used/nested/x", -1))
 
@@ -112,19 +111,14 @@ func TestTTLNodesAreReapedWhenOldAndEmpty(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{ContainerInterval: time.Second}, func(t *testing.T, s *embedded.Server) {
 		c := dial(t, s)
-		plain, err := c.CreateTTL("/plain", nil, zk.FlagTTL, open, 10*time.Second)
-		require.NoError(t, err)
-		sequential, err := c.CreateTTL("/n-", nil, zk.FlagPersistentSequentialWithTTL, open, 10*time.Second)
-		require.NoError(t, err)
+		plain := suite.Got(c.CreateTTL("/plain", nil, zk.FlagTTL, open, 10*time.Second))(t)
+		sequential := suite.Got(c.CreateTTL("/n-", nil, zk.FlagPersistentSequentialWithTTL, open, 10*time.Second))(t)
 		require.True(t, strings.HasPrefix(sequential, "/n-0"))
-		full, err := c.CreateTTL("/full", nil, zk.FlagTTL, open, 10*time.Second)
-		require.NoError(t, err)
-		_, err = c.Create("/full/x", nil, 0, open)
-		require.NoError(t, err)
+		full := suite.Got(c.CreateTTL("/full", nil, zk.FlagTTL, open, 10*time.Second))(t)
+		suite.Got(c.Create("/full/x", nil, 0, open))(t)
 
 		time.Sleep(9 * time.Second)
-		_, err = c.Set(sequential, nil, -1)
-		require.NoError(t, err)
+		suite.Got(c.Set(sequential, nil, -1))(t)
 		_, stat, err := c.Get(sequential)
 		require.NoError(t, err)
 		require.EqualValues(t, 9000, stat.Mtime-stat.Ctime)

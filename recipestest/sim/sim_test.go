@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
@@ -29,8 +30,7 @@ func TestFailureSaysHowToReplayIt(t *testing.T) {
 		require.Contains(t, f.String(), fault.String())
 	}
 
-	page, err := os.ReadFile(f.Timeline)
-	require.NoError(t, err)
+	page := suite.Got(os.ReadFile(f.Timeline))(t)
 	require.Contains(t, string(page), "client 2   token 2 begins")
 	require.Contains(t, string(page), f.Faults[0].String())
 }
@@ -45,13 +45,11 @@ func TestIsolatedServerAnswersPings(t *testing.T) {
 		conn, _, err := zk.Connect([]string{srv.ConnectString()}, timeout, zk.WithDialer(link.Dial), zk.WithLogger(silence{}), zk.WithMaxConnBufferSize(1<<16), zk.WithMaxBufferSize(1<<16))
 		require.NoError(t, err)
 		defer conn.Close()
-		_, err = conn.Create("/mine", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
+		suite.Got(conn.Create("/mine", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))(t)
 		link.Isolate()
 		time.Sleep(3 * timeout)
 		require.Equal(t, zk.StateHasSession, conn.State())
-		s, err := srv.Client(t).Session(t.Context())
-		require.NoError(t, err)
+		s := suite.Got(srv.Client(t).Session(t.Context()))(t)
 		there, _, err := s.Conn().Exists("/mine")
 		require.NoError(t, err)
 		require.False(t, there)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/transcript"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -114,7 +115,6 @@ func dial(address string) func() (net.Conn, error) {
 // requireNoDifference fails the test if the servers differ.
 func (p *pair) requireNoDifference(t *testing.T, steps []transcript.Step) {
 	t.Helper()
-	diff, err := p.difference(steps)
-	require.NoError(t, err)
+	diff := suite.Got(p.difference(steps))(t)
 	require.Empty(t, diff)
 }

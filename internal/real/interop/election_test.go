@@ -21,15 +21,13 @@ func TestLeaderLatchLeadsBeforeAndBesideUs(t *testing.T) {
 
 	// A LeaderLatch leads first, and our candidate waits for it.
 	curator.Do(t, "latch", "a", path, "theirs")
-	l, err := e.Leader(ctx)
-	require.NoError(t, err)
+	l := suite.Got(e.Leader(ctx))(t)
 	require.Equal(t, "theirs", string(l.Value))
 	won := suite.Later(func() *election.Term { term, _ := e.Campaign(ctx, []byte("ours")); return term })
 	suite.Await(t, 2, e.Candidates)
 	curator.Do(t, "unlatch", "a")
 	term := suite.Wait(t, won)
-	l, err = e.Leader(ctx)
-	require.NoError(t, err)
+	l = suite.Got(e.Leader(ctx))(t)
 	require.Equal(t, "ours", string(l.Value))
 
 	// A LeaderLatch that comes later leads at once. Our next candidate waits for it.
@@ -38,8 +36,7 @@ func TestLeaderLatchLeadsBeforeAndBesideUs(t *testing.T) {
 	won = suite.Later(func() *election.Term { term, _ := e.Campaign(ctx, nil); return term })
 	suite.Await(t, 3, e.Candidates)
 	require.NoError(t, term.Resign(ctx))
-	l, err = e.Leader(ctx)
-	require.NoError(t, err)
+	l = suite.Got(e.Leader(ctx))(t)
 	require.Equal(t, "beside us", string(l.Value))
 	require.Empty(t, won)
 	curator.Do(t, "unlatch", "b")

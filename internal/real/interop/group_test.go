@@ -52,8 +52,7 @@ func TestKazooSeesOurMembersAndWeSeeKazoos(t *testing.T) {
 	peer.Do(t, "join", "shallow", path, "host", "shallow")
 
 	// Party and ShallowParty name members differently, so each sees its own kind.
-	peers, err := g.Await(t.Context(), 4)
-	require.NoError(t, err)
+	peers := suite.Got(g.Await(t.Context(), 4))(t)
 	require.Equal(t, "ours theirs", peer.Do(t, "members", "deep"))
 	require.Regexp(t, `^[0-9a-f]{32}__party__$`, peers[2].Name)
 	require.Equal(t, "theirs", string(peers[2].Data))

@@ -27,8 +27,7 @@ func keep(t testing.TB, c *protocol.Client, path string) string {
 
 func join(t testing.TB, g *group.Group, name, data string) *group.Member {
 	t.Helper()
-	m, err := g.Join(suite.Lasting(t), name, []byte(data))
-	require.NoError(t, err)
+	m := suite.Got(g.Join(suite.Lasting(t), name, []byte(data)))(t)
 	return m
 }
 
@@ -75,8 +74,7 @@ func watch(t testing.TB, g *group.Group) (until func(want ...string)) {
 
 func offer(t testing.TB, q *queue.Queue, data string) {
 	t.Helper()
-	_, err := q.Offer(t.Context(), []byte(data))
-	require.NoError(t, err)
+	suite.Got(q.Offer(t.Context(), []byte(data)))(t)
 }
 
 // reserve reserves an item, and gives it back when the test ends, unless it has ended before.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/real/interop"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
@@ -42,8 +43,7 @@ func works(t *testing.T, peer *interop.Peer, root string) {
 	}
 	waits()
 	peer.Do(t, "unlock", "a")
-	_, err := waiting.Wait(t.Context())
-	require.NoError(t, err)
+	suite.Got(waiting.Wait(t.Context()))(t)
 	peer.Do(t, "unlock", "c")
 
 	// Two readers share the lock, and a writer waits.
@@ -53,8 +53,7 @@ func works(t *testing.T, peer *interop.Peer, root string) {
 	waits()
 	peer.Do(t, "unlock", "r1")
 	peer.Do(t, "unlock", "r2")
-	_, err = waiting.Wait(t.Context())
-	require.NoError(t, err)
+	suite.Got(waiting.Wait(t.Context()))(t)
 	peer.Do(t, "unlock", "w")
 
 	peer.Do(t, "offer", "q", root+"/queue", "data")
@@ -63,7 +62,7 @@ func works(t *testing.T, peer *interop.Peer, root string) {
 	require.Contains(t, peer.Do(t, "members", "m"), "member")
 	peer.Do(t, "leave", "m")
 
-	_, err = peer.Start("no-such-command", "a").Wait(t.Context())
+	_, err := peer.Start("no-such-command", "a").Wait(t.Context())
 	require.ErrorContains(t, err, "no-such-command")
 }
 

@@ -77,15 +77,13 @@ func TestRevocationWorksBothWaysWithCurator(t *testing.T) {
 
 	// We revoke Curator's lock.
 	curator.Do(t, "lockrevocable", "a", path)
-	line, err := m.Contenders(ctx)
-	require.NoError(t, err)
+	line := suite.Got(m.Contenders(ctx))(t)
 	require.NoError(t, m.Revoke(ctx, line[0].Node))
 	curator.Do(t, "awaitrevoked", "a")
 	curator.Do(t, "unlock", "a")
 
 	// Curator revokes ours.
-	l, err := m.Lock(ctx)
-	require.NoError(t, err)
+	l := suite.Got(m.Lock(ctx))(t)
 	revoked := l.Revoked()
 	curator.Do(t, "revoke", "a", path, l.Node())
 	suite.Wait(t, revoked)

@@ -57,21 +57,18 @@ func TestCuratorOnTheSameQueue(t *testing.T) {
 		})
 	}
 	require.NoError(t, producing.Wait())
-	n, err := m.ours.Len(ctx)
-	require.NoError(t, err)
+	n := suite.Got(m.ours.Len(ctx))(t)
 	require.Equal(t, len(offered), n)
 
 	// Curator takes the first entry, and does not meet one that is reserved.
 	var first []string
 	for range 4 {
-		head, err := m.ours.Peek(ctx)
-		require.NoError(t, err)
+		head := suite.Got(m.ours.Peek(ctx))(t)
 		first = append(first, m.peer.Do(t, "poll", "c", m.path))
 		require.Equal(t, string(head), first[len(first)-1])
 	}
 	it := reserve(t, m.ours)
-	next, err := m.polls(ctx, "c")
-	require.NoError(t, err)
+	next := suite.Got(m.polls(ctx, "c"))(t)
 	require.NotEqual(t, string(it.Data()), next)
 	first = append(first, next)
 	require.NoError(t, it.Nack(ctx))
@@ -120,8 +117,7 @@ func (m *mixed) race(t *testing.T, most int) map[string][]string {
 	require.NoError(t, ours.Wait())
 	for left := 1; left > 0; { // those that ours have claimed ahead come back first
 		taken["ours"] = append(taken["ours"], drain(t, ctx, m.ours)...)
-		n, err := m.ours.Len(ctx)
-		require.NoError(t, err)
+		n := suite.Got(m.ours.Len(ctx))(t)
 		left = n
 	}
 	t.Logf("%d taken by us, %d by %s", len(taken["ours"]), len(taken["theirs"]), m.peer.Name())
@@ -133,8 +129,7 @@ func TestKazooTakesEntriesWhileThereAreSome(t *testing.T) {
 	t.Parallel()
 	m := mix(t, ensemble.Real(t), interop.Kazoo)
 	const n = 80
-	_, err := m.ours.OfferAll(t.Context(), numbered(0, n))
-	require.NoError(t, err)
+	suite.Got(m.ours.OfferAll(t.Context(), numbered(0, n)))(t)
 
 	var first []string
 	for range 4 {
@@ -182,9 +177,8 @@ func TestKazooOffersToUs(t *testing.T) {
 	m.peer.Do(t, "offer", "p", m.path, "theirs")
 	offer(t, q, "ours")
 	m.peer.Do(t, "offer", "p", m.path, "theirs, urgent", "5")
-	_, err := q.OfferPriority(t.Context(), 5, []byte("ours, urgent"))
-	require.NoError(t, err)
-	_, err = m.ours.Poll(t.Context())
+	suite.Got(q.OfferPriority(t.Context(), 5, []byte("ours, urgent")))(t)
+	_, err := m.ours.Poll(t.Context())
 	require.ErrorIs(t, err, queue.ErrEmpty, "it is not made WithPriorities")
 	require.Equal(t, []string{"theirs, urgent", "ours, urgent", "theirs", "ours"}, drain(t, patient(t), q))
 }

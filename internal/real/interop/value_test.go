@@ -44,8 +44,7 @@ func TestCuratorsSharedValueIsOurs(t *testing.T) {
 	srv := ensemble.Real(t)
 	path, peer := srv.Root(t)+"/v", interop.Curator(t, srv.ConnectString())
 	v := value.New(srv.Client(t), path)
-	_, err := v.Set(t.Context(), []byte("ours"))
-	require.NoError(t, err)
+	suite.Got(v.Set(t.Context(), []byte("ours")))(t)
 	peer.Do(t, "share", "h", path)
 	require.Equal(t, "ours", peer.Do(t, "shared", "h"))
 	require.Equal(t, "true", peer.Do(t, "trysetshared", "h", "theirs"))
@@ -53,8 +52,7 @@ func TestCuratorsSharedValueIsOurs(t *testing.T) {
 	require.Equal(t, "theirs", string(state.Data))
 
 	// Curator's value follows ours, too (by a watch).
-	_, err = v.Set(t.Context(), []byte("ours again"))
-	require.NoError(t, err)
+	suite.Got(v.Set(t.Context(), []byte("ours again")))(t)
 	suite.Soon(t, func() bool { return peer.Do(t, "shared", "h") == "ours again" }, "Curator sees it")
 	peer.Do(t, "unshare", "h")
 	require.NoError(t, v.Delete(t.Context()))

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/internal/real/program"
 )
 
@@ -42,33 +43,16 @@ type fleet struct {
 	kept      []int    // the numbers of processes that must keep their locks
 }
 
-// start starts a process, or its next life.
-func (f *fleet) start(config workerConfig, number int) error {
-	var err error
-	if config.Connect, err = f.on.Connect(number); err != nil {
-		return err
-	}
-	text, err := json.Marshal(config)
-	if err != nil {
-		return err
-	}
-
+// start starts a process, or its next life. It fails by package must.
+func (f *fleet) start(config workerConfig, number int) {
+	config.Connect = must.Get(f.on.Connect(number))
 	p := &process{config: config, number: number, ended: make(chan struct{}), done: make(chan line, 100)}
 	p.cmd = exec.Command(f.binary)
-	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
+	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(must.Get(json.Marshal(config))))
 	p.cmd.Stderr = &p.stderr
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return err
-	}
-
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return err
-	}
-
+	p.stdin = must.Get(p.cmd.StdinPipe())
+	out := must.Get(p.cmd.StdoutPipe())
+	must.Succeed(p.cmd.Start())
 	go f.read(p, out)
 
 	f.mu.Lock()
@@ -81,8 +65,6 @@ func (f *fleet) start(config workerConfig, number int) error {
 	if f.command != "" {
 		fmt.Fprintln(p.stdin, f.command)
 	}
-
-	return nil
 }
 
 // read reads a process's output until it ends.
@@ -127,7 +109,7 @@ func (f *fleet) kill(p *process) {
 func (f *fleet) restart(p *process) error {
 	next := p.config
 	next.Life++
-	return f.start(next, p.number)
+	return must.Try(func() { f.start(next, p.number) })
 }
 
 func (f *fleet) all() []*process {

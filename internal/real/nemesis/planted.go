@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/internal/real/mutants/planted"
 )
 
@@ -33,57 +34,42 @@ var bugs = func() (all []bug) {
 
 // findPlanted looks for some bugs with the seed's faults (drawn as in other runs).
 func (p plan) findPlanted(ctx context.Context, on ensemble, some string) (failed bool, err error) {
-	match, err := regexp.Compile(some)
-	if err != nil {
-		return false, err
-	}
-	dir, err := os.MkdirTemp("", "planted")
-	if err != nil {
-		return false, err
-	}
+	err = must.Try(func() {
+		match := must.Get(regexp.Compile(some))
+		dir := must.Get(os.MkdirTemp("", "planted"))
+		defer os.RemoveAll(dir)
 
-	defer os.RemoveAll(dir)
-
-	for _, b := range bugs {
-		if !match.MatchString(b.Name) {
-			continue
+		for _, b := range bugs {
+			if !match.MatchString(b.Name) {
+				continue
+			}
+			p.Recipes, p.Worker = []string{b.Recipe}, b.build(ctx, filepath.Join(dir, "worker"))
+			began := time.Now()
+			failure, err := p.play(ctx, on, newReport())
+			if err != nil {
+				must.Fail("%s: %w", b.Name, err)
+			}
+			if failure == "" {
+				failed = true
+				fmt.Printf("NOT FOUND within %v: %s\n", p.For, b.Name)
+			} else {
+				line, _, _ := strings.Cut(failure, "\n")
+				fmt.Printf("%8v  %-60s %s\n", time.Since(began).Round(time.Second), b.Name, line)
+			}
 		}
-		p.Recipes = []string{b.Recipe}
-		if p.Worker, err = b.build(ctx, filepath.Join(dir, "worker")); err != nil {
-			return false, err
-		}
-		began := time.Now()
-		failure, err := p.play(ctx, on, newReport())
-		if err != nil {
-			return false, fmt.Errorf("%s: %w", b.Name, err)
-		}
-		if failure == "" {
-			failed = true
-			fmt.Printf("NOT FOUND within %v: %s\n", p.For, b.Name)
-		} else {
-			line, _, _ := strings.Cut(failure, "\n")
-			fmt.Printf("%8v  %-60s %s\n", time.Since(began).Round(time.Second), b.Name, line)
-		}
-	}
-	return failed, nil
+	})
+	return failed, err
 }
 
-// build builds the processes with the bug. The working tree isn't changed.
-func (b bug) build(ctx context.Context, binary string) (string, error) {
-	root, err := planted.Root()
-	if err != nil {
-		return "", err
-	}
-
-	overlay, err := b.Overlay(root, filepath.Dir(binary))
-	if err != nil {
-		return "", err
-	}
+// build builds the processes with the bug. The working tree isn't changed. It fails by package
+// must.
+func (b bug) build(ctx context.Context, binary string) string {
+	root := must.Get(planted.Root())
+	overlay := must.Get(b.Overlay(root, filepath.Dir(binary)))
 	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", binary, "./internal/real/nemesis")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s does not build: %w: %s", b.Name, err, out)
+		must.Fail("%s does not build: %w: %s", b.Name, err, out)
 	}
-
-	return binary, nil
+	return binary
 }

@@ -6,36 +6,28 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/internal/real/nemesis/cluster"
 )
 
 // play plays rounds until time is up. It returns the failure, if any.
 func (p plan) play(ctx context.Context, on ensemble, report *report) (failure string, err error) {
 	r, err := begin(ctx, on, p)
-	// begin returns what it has started even if it fails.
-	if r != nil {
-		defer r.end()
-	}
+	defer r.end()
 	if err != nil {
 		return "", err
 	}
 
-	for end := time.Now().Add(p.For); time.Now().Before(end); {
-		round, err := r.round(ctx)
-		if err != nil {
-			return "", err
+	err = must.Try(func() {
+		for end := time.Now().Add(p.For); failure == "" && time.Now().Before(end); {
+			round := r.round(ctx)
+			v := judge(round)
+			must.Succeed(report.add(round, v))
+			r.log("round %d: %d operations, %d faults, %d failures", round.Number, len(round.Ops), len(round.Faults), len(v.Failures))
+			failure = v.text()
 		}
-		v := judge(round)
-		if err := report.add(round, v); err != nil {
-			return "", err
-		}
-		r.log("round %d: %d operations, %d faults, %d failures", round.Number, len(round.Ops), len(round.Faults), len(v.Failures))
-		if v.failed() {
-			return v.text(), nil
-		}
-	}
-
-	return "", nil
+	})
+	return failure, err
 }
 
 // convergeLimit is how long a process may take for one operation when nothing is broken. It is long
@@ -46,8 +38,8 @@ const convergeLimit = time.Minute
 // that don't recover by themselves.
 const healLimit = 3 * time.Minute
 
-// round plays one round. An error means that the nemesis itself has failed.
-func (r *run) round(ctx context.Context) (*Round, error) {
+// round plays one round. It fails by package must if the nemesis itself has failed.
+func (r *run) round(ctx context.Context) *Round {
 	round := &Round{Number: r.rounds, Clients: r.Clients, From: r.now()}
 	r.rounds++
 	r.fleet.tell(cmdWork)
@@ -58,15 +50,13 @@ func (r *run) round(ctx context.Context) (*Round, error) {
 	// Without faults, the processes still work until the round's time is up.
 	<-faults.Done()
 	cancel()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
+	must.Succeed(ctx.Err())
 
 	// From here on, nothing is broken.
 	healing, cancel := context.WithTimeout(ctx, healLimit)
 	defer cancel()
 	if err := r.on.Heal(healing); err != nil {
-		return nil, fmt.Errorf("the ensemble does not heal: %w", err)
+		must.Fail("the ensemble does not heal: %w", err)
 	}
 
 	// Each process must do one more operation, and give back everything.
@@ -84,11 +74,7 @@ func (r *run) round(ctx context.Context) (*Round, error) {
 	defer cancel()
 	// Nodes of a process that is still at work say nothing.
 	if len(round.Broken) == 0 {
-		left, err := r.remains(limit)
-		if err != nil {
-			return nil, err
-		}
-		for _, node := range left {
+		for _, node := range must.Get(r.remains(limit)) {
 			round.Broken = append(round.Broken, "left behind: "+node)
 		}
 	}
@@ -98,19 +84,13 @@ func (r *run) round(ctx context.Context) (*Round, error) {
 	round.Broken = append(round.Broken, died...)
 	// Entries that are still in the queue belong to the history, too.
 	if slices.Contains(r.Recipes, "queue") && len(round.Broken) == 0 {
-		drained, err := drain(limit, r.observer, r.root+"/queue", r.now)
-		if err != nil {
-			return nil, err
-		}
-		round.Ops = append(round.Ops, drained...)
+		round.Ops = append(round.Ops, must.Get(drain(limit, r.observer, r.root+"/queue", r.now))...)
 	}
 
 	round.Writes = r.store.take()
 	round.To = r.now()
-	if ctx.Err() != nil { // we were interrupted, so nothing is wrong
-		return nil, ctx.Err()
-	}
-	return round, nil
+	must.Succeed(ctx.Err()) // if we were interrupted, nothing is wrong
+	return round
 }
 
 // remains returns the ephemeral nodes that stay although all processes rest. It waits for a while,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
@@ -41,52 +42,34 @@ type run struct {
 	rounds   int
 }
 
+// begin starts a run, which its caller must end even if an error comes with it.
 func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 	r := &run{plan: p, on: on, base: monotonic()}
 	r.fleet = &fleet{binary: p.Worker, on: on, ops: make(map[opKey]*Op)}
 	on.Aim(r.fleet)
-	var err error
-	if r.dir, err = os.MkdirTemp("", "nemesis"); err != nil {
-		return nil, err
-	}
+	return r, must.Try(func() {
+		r.dir = must.Get(os.MkdirTemp("", "nemesis"))
+		socket := filepath.Join(r.dir, "store")
+		r.store = newStore(socket, r.now)
 
-	socket := filepath.Join(r.dir, "store")
-	if r.store, err = newStore(socket, r.now); err != nil {
-		return r, err
-	}
+		// No process has this number, so no fault hits the network of the observer.
+		connect := must.Get(on.Connect(len(p.Recipes) * p.Clients))
+		dialing, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		r.observer = must.Get(protocol.Connect(dialing, connect, protocol.WithSessionTimeout(p.Timeout)))
+		r.root = fmt.Sprintf("/nemesis-%x", rand.Uint64()) // unique, because other runs may have used the ensemble
+		must.Succeed(r.create(dialing, r.root))
 
-	// No process has this number, so no fault hits the network of the observer.
-	connect, err := on.Connect(len(p.Recipes) * p.Clients)
-	if err != nil {
-		return r, err
-	}
-	dialing, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if r.observer, err = protocol.Connect(dialing, connect, protocol.WithSessionTimeout(p.Timeout)); err != nil {
-		return r, err
-	}
-
-	r.root = fmt.Sprintf("/nemesis-%x", rand.Uint64()) // unique, because other runs may have used the ensemble
-	if err := r.create(dialing, r.root); err != nil {
-		return r, err
-	}
-
-	for _, name := range p.Recipes {
-		path := r.root + "/" + name
-		if err := r.create(dialing, path+registerSuffix); err != nil {
-			return r, err
-		}
-		for client := range p.Clients {
-			config := workerConfig{
-				Recipe: name, Client: client, Clients: p.Clients, Path: path, Store: socket, Timeout: p.Timeout, Base: r.base,
-			}
-			if err := r.fleet.start(config, len(r.fleet.processes)); err != nil {
-				return r, err
+		for _, name := range p.Recipes {
+			path := r.root + "/" + name
+			must.Succeed(r.create(dialing, path+registerSuffix))
+			for client := range p.Clients {
+				r.fleet.start(workerConfig{
+					Recipe: name, Client: client, Clients: p.Clients, Path: path, Store: socket, Timeout: p.Timeout, Base: r.base,
+				}, len(r.fleet.processes))
 			}
 		}
-	}
-
-	return r, nil
+	})
 }
 
 // create creates a node. (On a busy machine the observer can lose its session meanwhile.)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
@@ -62,9 +63,8 @@ func TestPlantedBugIsFound(t *testing.T) {
 		if b.Name != "lock: Check checks nothing" {
 			continue
 		}
-		worker, err := b.build(t.Context(), filepath.Join(t.TempDir(), "worker"))
-		require.NoError(t, err)
-		p.Worker, p.Recipes = worker, []string{b.Recipe}
+		p.Recipes = []string{b.Recipe}
+		require.NoError(t, must.Try(func() { p.Worker = b.build(t.Context(), filepath.Join(t.TempDir(), "worker")) }))
 		p.For = 10 * time.Minute // or until it is found
 		failure, err := p.play(t.Context(), on, newReport())
 		require.NoError(t, err)

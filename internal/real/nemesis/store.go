@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/rpc"
 	"sync"
+
+	"github.com/zkrecipes/zkrecipes/internal/must"
 )
 
 // A store is the resource that holders write to. For each recipe it remembers the highest token it
@@ -20,16 +22,12 @@ type store struct {
 // writeMethod is Write, as clients call it.
 const writeMethod = "store.Write"
 
-func newStore(socket string, now func() Stamp) (*store, error) {
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		return nil, err
-	}
+// newStore fails by package must.
+func newStore(socket string, now func() Stamp) *store {
+	l := must.Get(net.Listen("unix", socket))
 	s := &store{listener: l, now: now, highest: make(map[string]int64)}
 	server := rpc.NewServer()
-	if err := server.RegisterName("store", s); err != nil {
-		return nil, err
-	}
+	must.Succeed(server.RegisterName("store", s))
 	// Accept fails when the listener is closed.
 	go func() {
 		for {
@@ -40,7 +38,7 @@ func newStore(socket string, now func() Stamp) (*store, error) {
 			go server.ServeConn(c)
 		}
 	}()
-	return s, nil
+	return s
 }
 
 // Write decides about a write, and says whether it is accepted.

@@ -8,66 +8,44 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/must"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
 
 // Start starts an ensemble and returns when all its members serve. If there's neither Docker nor a
 // local ZooKeeper, its error says so.
-func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
+func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if config.Members < 3 {
 		return nil, fmt.Errorf("cluster: an ensemble has at least 3 members, got %d", config.Members)
 	}
-	if err := os.MkdirAll(config.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
-	}
-
-	launcher, err := launch.Find()
-	if err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
-	}
-
 	c := &Cluster{config: config, grace: time.Minute}
-	// From here on, Close ends whatever was started.
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
+	if err := must.Try(func() { c.start(ctx) }); err != nil {
+		return nil, fmt.Errorf("cluster: %w", errors.Join(err, c.Close()))
+	}
+	return c, nil
+}
 
-	for id := 1; id <= config.Members; id++ {
-		at, err := reach.NewPlace(launcher.Bind())
-		if err != nil {
-			return nil, fmt.Errorf("cluster: %w", err)
-		}
-		c.members = append(c.members, &member{id: id, at: at})
+// start fails by package must. Close ends whatever it has started by then.
+func (c *Cluster) start(ctx context.Context) {
+	must.Succeed(os.MkdirAll(c.config.Dir, 0o755))
+	launcher := must.Get(launch.Find())
+	for id := 1; id <= c.config.Members; id++ {
+		c.members = append(c.members, &member{id: id, at: must.Get(reach.NewPlace(launcher.Bind()))})
 	}
-
-	if err := c.launch(launcher); err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
-	}
-	// Heal also waits until the ensemble serves and commits.
-	if err := c.Heal(ctx); err != nil {
-		return nil, err
-	}
-
-	about, err := reach.AskReport(c.members[0].addr())
-	if err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
-	}
-	c.version = about.Version
+	must.Succeed(c.launch(launcher))
+	must.Succeed(c.Heal(ctx)) // which also waits until the ensemble serves and commits
+	c.version = must.Get(reach.AskReport(c.members[0].addr())).Version
 
 	// Some faults need tools, and others need a newer ZooKeeper.
 	c.missing = c.lookForTools()
-	err = c.refusal()
+	err := c.refusal()
 	if err != nil {
 		c.missing["reconfig"] = "the ensemble does not let its list of members change: " + err.Error()
 	}
 	if errors.Is(err, errTooOld) {
 		c.missing["containers"] = "empty parents are not removed: " + err.Error()
 	}
-
-	return c, nil
 }
 
 // launch connects all members and starts them, all at the same time.
@@ -163,7 +141,7 @@ func (c *Cluster) lookForTools() map[string]string {
 func (c *Cluster) Heal(ctx context.Context) error {
 	c.network.clear()
 	if err := each(c.members, c.repair); err != nil {
-		return fmt.Errorf("cluster: heal: %w", err)
+		return fmt.Errorf("heal: %w", err)
 	}
 
 	// A member can have ended by itself, or be in a state that only a restart ends. (If the
@@ -181,7 +159,7 @@ func (c *Cluster) Heal(ctx context.Context) error {
 			stuck = leader
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("cluster: heal: %w", err)
+			return fmt.Errorf("heal: %w", err)
 		}
 
 		reports := c.reports()
@@ -191,7 +169,7 @@ func (c *Cluster) Heal(ctx context.Context) error {
 			}
 			c.config.Log("%v still does not serve or commit, and is restarted: %v", m, err)
 			if err := m.restart(); err != nil {
-				return fmt.Errorf("cluster: heal: %v: %w", m, err)
+				return fmt.Errorf("heal: %v: %w", m, err)
 			}
 		}
 	}
