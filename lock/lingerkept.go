@@ -94,10 +94,9 @@ func (k *kept) awaitContender(ctx context.Context, s *recipe.Session) {
 		node := l.recipe.Path() + "/" + n.Node
 		if node == k.node {
 			continue
-		}
-		// A contender of another library is watched before our node goes, so that its own end is
-		// seen.
-		if n.Owner == (recipe.Owner{}) {
+		} else if n.Owner == (recipe.Owner{}) {
+			// A contender of another library is watched before our node goes, so that its own end
+			// is seen.
 			defer k.awaitVisitor(ctx, s.Watch(node))
 		}
 		l.limit(k, min(l.d, overtaking))
