@@ -264,7 +264,7 @@ func (s *settler) putBack(ctx context.Context, work *recipe.Session, c *claim, t
 
 // letGo blocks until the claims that no caller got are back, so that the next round sees their
 // entries. If one can't go back now, it tries on in the background.
-func (s *settler) letGo(life context.Context, claims ...*claim) {
+func (s *settler) letGo(life context.Context, work *recipe.Session, claims ...*claim) {
 	var wait sync.WaitGroup
 	for _, c := range claims {
 		if c.owner == "" {
@@ -275,7 +275,7 @@ func (s *settler) letGo(life context.Context, claims ...*claim) {
 		}
 
 		wait.Go(func() {
-			if err := s.putBack(life, s.session, c, &s.place, move{record: c.before()}); err != nil && err != errGone {
+			if err := s.putBack(life, work, c, &s.place, move{record: c.before()}); err != nil && err != errGone {
 				s.session.Go(func(life context.Context, work *recipe.Session) { s.giveUp(life, work, c, c.before()) })
 			}
 		})
@@ -411,7 +411,7 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 	if c.session.Err() == nil && (lost || errors.Is(err, protocol.ErrUncertain)) {
 		// Claims that exist go back, also if an operator has ended the first of them meanwhile. The
 		// others don't matter.
-		c.letGo(life, claims...)
+		c.letGo(life, c.session, claims...)
 	} else {
 		held.claims.Add(-int64(n))
 	}

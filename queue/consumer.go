@@ -131,7 +131,7 @@ func (c *consumer) hand(life context.Context, reserved bool, claims []*claim) {
 	for _, r := range c.requests.Answer(nil, given...) {
 		claims = append(claims, r.claims...)
 	}
-	c.letGo(life, claims...)
+	c.letGo(life, c.session, claims...)
 }
 
 // linger keeps the place in line for a moment without callers. It keeps the presence a little

@@ -279,7 +279,7 @@ func (it *Item) toDeadLettersLate(life context.Context, work *recipe.Session) er
 			u.setAside(record.Node, fmt.Errorf("move to the dead letters at %s: %w", it.queue.deadLetters.path, err))
 		}
 
-		u.letGo(life, it.claim)
+		u.letGo(life, work, it.claim)
 	}
 
 	return nil

@@ -108,7 +108,7 @@ func (c *consumer) takeAway(ctx context.Context, claims []*claim) (data [][]byte
 		data = nil
 	}
 
-	c.letGo(ctx, claims...)
+	c.letGo(ctx, c.session, claims...)
 	return data, err
 }
 
