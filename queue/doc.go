@@ -84,7 +84,7 @@
 //   - Consumers need RD and C on the queue, R on its entries, RCWD below zkrecipes/held and
 //     zkrecipes/consumers, and RCD on zkrecipes/returned and zkrecipes/delayed.
 //
-// An entry that a consumer may not read or delete is skipped for up to a minute.
+// An entry that a consumer may not read is skipped for up to a minute.
 //
 // # Failure
 //

@@ -1,11 +1,14 @@
 package queue_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -71,4 +74,48 @@ func TestCollisionIsAnEvent(t *testing.T) {
 			synctest.Wait()
 		}
 	})
+}
+
+// Callers of one session never collide, and those of several sessions seldom do (it depends on how
+// the last entries are shared).
+func TestTakersSeldomCollide(t *testing.T) {
+	require.Zero(t, collisionsOf(t, 1))
+	fewest := int64(1000)
+	for range 5 {
+		fewest = min(fewest, collisionsOf(t, 8))
+	}
+	require.Less(t, fewest, int64(50))
+}
+
+// collisionsOf returns how often so many sessions collide that take a thousand entries.
+func collisionsOf(t *testing.T, sessions int) int64 {
+	var collided collisions
+	bubble(t, func(t *testing.T, b *bench) {
+		fill(t, b.queue(), 1000)
+		var wait suite.Group
+		for range sessions {
+			link := b.srv.Link(t)
+			q := queue.New(link.Client(t).With(protocol.WithObserver(&collided)), b.path)
+			link.Delay(time.Millisecond)
+			for range 8 {
+				wait.Go(func() (err error) {
+					for err == nil {
+						err = poll(t.Context(), q)
+					}
+					return err
+				})
+			}
+		}
+		require.ErrorIs(t, wait.Wait(), queue.ErrEmpty)
+	})
+	return collided.Load()
+}
+
+// Collisions are counted.
+type collisions struct{ atomic.Int64 }
+
+func (c *collisions) Observe(e protocol.Event) {
+	if e.Kind == protocol.EventCollided {
+		c.Add(1)
+	}
 }

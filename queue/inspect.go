@@ -293,7 +293,7 @@ func (o *operation) find(ctx context.Context, s *recipe.Session, id string) (*re
 		i := slices.IndexFunc(entries, func(f found) bool { return f.ID == id })
 		switch {
 		// In a busy queue no listing is steady, but the entry doesn't move all the time.
-		case failed != nil, i < 0 && (steady || n == snapshots):
+		case failed != nil, i < 0 && (steady || n >= snapshots):
 			return nil, failed
 		case i >= 0:
 			r, err = o.read(ctx, s, entries[i])

@@ -28,8 +28,8 @@ type returner struct {
 }
 
 const (
-	retryAfter     = time.Second
-	returnedAtOnce = 64 // so that callers needn't wait for thousands of delayed entries
+	retryAfter  = time.Second
+	movedAtOnce = 50 // entries in a transaction
 )
 
 // glance looks before the first claim of a session. After that it looks as often as listings are
@@ -177,8 +177,7 @@ func (r *returner) search(life context.Context) (entries []found, dirs []string,
 		}
 
 		for _, f := range besideIn(dir, delayed) {
-			// Entries that have to wait for their turn are due at once.
-			if due := time.UnixMilli(f.due); !due.After(now) && len(entries) < returnedAtOnce {
+			if due := time.UnixMilli(f.due); !due.After(now) {
 				entries = append(entries, f)
 			} else {
 				r.wakeAt(due)
@@ -235,9 +234,13 @@ func (r *returner) putBack(life context.Context, entries []found) error {
 	})
 
 	// Entries without a place get one in the order in which they move.
-	for _, e := range fresh {
-		if e != nil && err == nil {
-			err = harmless(e.found, r.relocate(life, r.session, &r.place, e, move{record: e.record}))
+	fresh = slices.DeleteFunc(fresh, func(e *reading) bool { return e == nil })
+	for chunk := range slices.Chunk(fresh, movedAtOnce) {
+		if err != nil || r.moveAll(life, chunk) {
+			continue
+		}
+		for _, e := range chunk {
+			err = cmp.Or(err, harmless(e.found, r.relocate(life, r.session, &r.place, e, move{record: e.record})))
 		}
 	}
 
@@ -260,6 +263,22 @@ func (r *returner) putBack(life context.Context, entries []found) error {
 	}
 
 	return nil
+}
+
+// moveAll moves entries to the tail in one transaction, and reports whether that has worked.
+func (r *returner) moveAll(life context.Context, entries []*reading) bool {
+	var ops []any
+	for i, e := range entries {
+		if i > 0 {
+			ops = append(ops, r.removal(r.session, e)...)
+		}
+		ops = append(ops, r.arrival(r.session, e.data, move{record: e.record})...)
+	}
+	if recipe.MultiSize(ops...) > min(claimBytes, r.session.RequestLimit()/2) || r.numbered(life, r.session) != nil {
+		return false
+	}
+	_, err := r.end(life, r.session, entries[0], ops...)
+	return err == nil
 }
 
 // sweep deletes the records whose entries other libraries have taken, in the background. It costs

@@ -109,6 +109,7 @@ func (c *consumer) takeAway(ctx context.Context, claims []*claim) (data [][]byte
 	}
 
 	c.letGo(ctx, c.session, claims...)
+	c.requests.Wake() // callers of this session may wait beside the entries
 	return data, err
 }
 
@@ -126,7 +127,7 @@ func (c *consumer) refusedEntry(entries []*reading, more, failed int) *reading {
 // that error wraps [zk.ErrNoNode].
 func (c *consumer) missed(node string, err error) error {
 	switch {
-	case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoAuth):
+	case errors.Is(err, zk.ErrNotEmpty):
 		c.setAside(node, err)
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		c.report(protocol.EventCollided, 1, err)

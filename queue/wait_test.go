@@ -222,3 +222,35 @@ func TestWaitersWithoutRightsLetOthersLook(t *testing.T) {
 		waiting.Wait()
 	})
 }
+
+// A taker leaves while its request is lost, so the entry is still there. Another caller of its
+// session, which had waited beside it, gets it.
+func TestWaiterGetsWhatATakerHasLeft(t *testing.T) {
+	for _, get := range []func(context.Context, *queue.Queue) error{
+		func(ctx context.Context, q *queue.Queue) error { _, err := q.Take(ctx); return err },
+		func(ctx context.Context, q *queue.Queue) error {
+			it, err := q.Reserve(ctx)
+			if err != nil {
+				return err
+			}
+			return it.Ack(ctx)
+		},
+	} {
+		bubble(t, func(t *testing.T, b *bench) {
+			link, q := b.linked()
+			ctx, leave := context.WithCancel(t.Context())
+			taker := suite.Later(func() error { _, err := q.Take(ctx); return err })
+			time.Sleep(time.Second)
+			waiter := suite.Later(func() error { return get(t.Context(), q) })
+			time.Sleep(time.Second)
+			when(link, first("delete"), func() {
+				link.Cut()
+				leave()
+				time.AfterFunc(time.Second, link.Heal)
+			})
+			offer(t, b.queue(), "a")
+			require.Error(t, suite.Wait(t, taker))
+			require.NoError(t, suite.Wait(t, waiter))
+		})
+	}
+}
