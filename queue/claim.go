@@ -205,8 +205,8 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 		done, err = dir.receipt.transact(life, work, collect, undone)
 	}
 
-	// A full quota allows deletions alone, so there can be no receipt. If the answer is lost and all
-	// claims are gone, they may have gone in another way.
+	// A full quota allows deletions alone, so there can be no receipt. If the answer is lost and
+	// all claims are gone, they may have gone in another way.
 	if dir == nil || errors.Is(err, protocol.ErrQuotaExceeded) && done.failed(err) == operations {
 		done, err = transact(life, work, collect, undone, func(ctx context.Context) (bool, error) {
 			for _, r := range sent {

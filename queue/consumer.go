@@ -83,8 +83,8 @@ func (c *consumer) serve(life context.Context) {
 	}
 }
 
-// round gives entries to the pending requests that want the same as the first. It reports whether it
-// found any.
+// round gives entries to the pending requests that want the same as the first. It reports whether
+// it found any.
 func (c *consumer) round(life context.Context, pending []*removal) (found bool, err error) {
 	need, atOnce, reserve := 0, false, pending[0].reserve
 	for _, r := range pending {

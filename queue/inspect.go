@@ -83,9 +83,9 @@ func (q *Queue) Peek(ctx context.Context) ([]byte, error) {
 }
 
 // List yields the entries (with reserved and delayed entries) in the order of delivery, as of a
-// moment after the loop began. Reserved and delayed entries stand where they were offered. It leaves out entries that are gone when List reads them. It can
-// miss an entry that is reserved or given back meanwhile. A path that does not exist has no
-// entries.
+// moment after the loop began. Reserved and delayed entries stand where they were offered. List
+// leaves out entries that are gone when it reads them, and can miss an entry that is reserved or
+// given back meanwhile. A path that does not exist has no entries.
 //
 // The loop blocks while the server answers. List lists the queue and its records, and sends one or
 // two requests for each entry. It reads 64 entries at a time, and stops when the loop ends. After a

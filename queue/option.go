@@ -12,8 +12,8 @@ type Option func(*Queue) error
 // WithMaxLength makes the offering verbs fail with [ErrFull] if the queue would get more than n
 // entries. ([Queue.OfferWait] waits instead.) All children of the queue's node count (whatever
 // their names) except the node of its records. Reserved and delayed entries don't count, so an item
-// that comes back or is redriven can make the queue longer. Producers without a maximum length can exceed it.
-// Their entries count when they are seen.
+// that comes back or is redriven can make the queue longer. Producers without a maximum length can
+// exceed it. Their entries count when they are seen.
 //
 // With room for less than a thousand entries, the bound is exact among the producers that set it.
 // There, producers take turns: each transaction checks that its producer has the turn. A producer
