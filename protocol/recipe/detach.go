@@ -61,6 +61,8 @@ func runDetached[T any](ctx context.Context, s *Session, fn func(context.Context
 	})
 	if !started {
 		return zero, protocol.ErrClosed
+	} else if ctx.Err() != nil { // also if the work has ended already
+		return zero, w.ContextError(ctx)
 	}
 
 	select {
