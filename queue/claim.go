@@ -318,8 +318,18 @@ func (c *consumer) fitting(entries []*reading, ops []any, operations func(i int)
 	return n, ops
 }
 
-// leave claims entries for takers. They stay at their places until the taker's transaction.
-func (c *consumer) leave(life context.Context, entries []*reading) (claims []*claim, err error) {
+// refusedEntry returns the entry that the operation with this index is about, if each entry has its
+// removal and then so many operations more.
+func (c *consumer) refusedEntry(entries []*reading, more, failed int) *reading {
+	i := slices.IndexFunc(entries, func(r *reading) bool {
+		failed -= len(c.removal(c.session, r)) + more
+		return failed < 0
+	})
+	return entries[i]
+}
+
+// assign claims entries for takers. They stay at their places until the taker's transaction.
+func (c *consumer) assign(life context.Context, entries []*reading) (claims []*claim, err error) {
 	err = c.appear(life)
 	dir := c.held
 	if errors.Is(err, protocol.ErrQuotaExceeded) {

@@ -42,10 +42,7 @@ type consumer struct {
 	asideUntil time.Time        // when they are tried again
 }
 
-const (
-	claimBytes = 512 << 10             // limit of a transaction with several entries
-	idleSpot   = 50 * time.Millisecond // how long an unused place in line stays
-)
+const idleSpot = 50 * time.Millisecond // how long an unused place in line stays
 
 func newConsumer(s *site) *consumer {
 	c := &consumer{settler: newSettler(s), aside: make(map[string]error)}
@@ -99,7 +96,7 @@ func (c *consumer) round(life context.Context, pending []*removal) (found bool, 
 		return false, err
 	}
 
-	claim := c.leave
+	claim := c.assign
 	if reserve {
 		claim = c.reserve
 	}

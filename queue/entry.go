@@ -46,7 +46,7 @@ func (p *place) entries(children []string, most int) []found {
 	slices.Sort(order)
 	all := make([]found, min(most, len(order)))
 	for i := range all {
-		all[i].Entry, _ = layout.ParseEntry(children[order[i]&(1<<22-1)], p.priorities)
+		all[i].Entry, _ = layout.ParseEntry(children[order[i]&(1<<22-1)], p.priorities) // which is an entry, as above
 	}
 	return all
 }

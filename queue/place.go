@@ -118,7 +118,10 @@ func (p *site) Start(work func(life context.Context)) error {
 
 func (p *site) Err() error { return p.session.Err() }
 
-const maxOps = 1000 // of a transaction
+const (
+	maxOps     = 1000      // of a transaction
+	claimBytes = 512 << 10 // limit of a transaction with several entries
+)
 
 // limits returns the limits of a transaction that serves several requests. It leaves room for a
 // receipt and two checks.

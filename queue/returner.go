@@ -268,16 +268,14 @@ func (r *returner) putBack(life context.Context, entries []found) error {
 // moveAll moves entries to the tail in one transaction, and reports whether that has worked.
 func (r *returner) moveAll(life context.Context, entries []*reading) bool {
 	var ops []any
-	for i, e := range entries {
-		if i > 0 {
-			ops = append(ops, r.removal(r.session, e)...)
-		}
+	for _, e := range entries {
+		ops = append(ops, r.removal(r.session, e)...)
 		ops = append(ops, r.arrival(r.session, e.data, move{record: e.record})...)
 	}
-	if recipe.MultiSize(ops...) > min(claimBytes, r.session.RequestLimit()/2) || r.numbered(life, r.session) != nil {
+	if recipe.MultiSize(ops...) > min(claimBytes, r.session.RequestLimit()) || r.numbered(life, r.session) != nil {
 		return false
 	}
-	_, err := r.end(life, r.session, entries[0], ops...)
+	_, err := r.end(life, r.session, entries[0], ops[len(r.removal(r.session, entries[0])):]...)
 	return err == nil
 }
 

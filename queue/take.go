@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -111,16 +110,6 @@ func (c *consumer) takeAway(ctx context.Context, claims []*claim) (data [][]byte
 	c.letGo(ctx, c.session, claims...)
 	c.requests.Wake() // callers of this session may wait beside the entries
 	return data, err
-}
-
-// refusedEntry returns the entry that the operation with this index is about, if each entry has its
-// removal and then so many operations more.
-func (c *consumer) refusedEntry(entries []*reading, more, failed int) *reading {
-	i := slices.IndexFunc(entries, func(r *reading) bool {
-		failed -= len(c.removal(c.session, r)) + more
-		return failed < 0
-	})
-	return entries[i]
 }
 
 // missed returns the error of an entry that could not be removed. If other entries can be tried,
