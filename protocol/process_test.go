@@ -71,7 +71,14 @@ func holderMain(servers string) error {
 			return fmt.Errorf("waits for %q, has %q: %w", watched, answer, err)
 		}
 	}
-	fmt.Print((memory() - before) / n)
+	// On a machine that computes, goroutines of work (and their stacks) end late. What leases take
+	// stays.
+	after := memory()
+	for range 10 {
+		time.Sleep(100 * time.Millisecond)
+		after = min(after, memory())
+	}
+	fmt.Print((after - before) / n)
 	runtime.KeepAlive(grants)
 	return nil
 }
