@@ -261,6 +261,30 @@ func TestOldestKeysAreForgotten(t *testing.T) {
 	})
 }
 
+// Only keys that are done count. Many keys that still run don't make calls forget more often.
+func TestOnlyDoneKeysCount(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, running := srv.Link(t), blocked{make(chan context.Context), make(chan error)}
+		o, fails := once.New(link.Client(t), srv.Root(t)+"/once", once.WithKeep(10)), func(context.Context, *once.Run) error { return errFailed }
+		reads, forgets := 0, 0
+		for i := range 14 {
+			requireRan(t, do(t, o, fmt.Sprint(i), nothing))
+			if now := link.Count(recipestest.OpGetData); now > reads {
+				reads, forgets = now, forgets+1
+			}
+			if i < 10 {
+				require.Equal(t, errFailed, do(t, o, fmt.Sprint("fails ", i), fails).err)
+				later(t, o, fmt.Sprint("runs ", i), running.fn)
+				suite.Wait(t, running.began)
+				forgets = 0
+			}
+		}
+		require.GreaterOrEqual(t, len(keys(t, o)), 10)
+		require.Equal(t, 2, forgets)
+		close(running.result)
+	})
+}
+
 func TestOldKeysAreForgotten(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/once", srv.Client(t)
