@@ -64,6 +64,20 @@ func TestKeyRunsUntilARunSucceeds(t *testing.T) {
 	})
 }
 
+// A server's clock that is set back doesn't make the pause after a failed run longer.
+func TestPauseWithAClockThatIsSetBack(t *testing.T) {
+	kept := recipestest.WithConfig(embedded.Config{Dir: t.TempDir()})
+	for _, past := range []time.Duration{time.Hour, 0} { // all bubbles begin at the same time
+		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			defer srv.Embedded().Close()
+			time.Sleep(past)
+			began := time.Now()
+			do(t, once.New(srv.Client(t), "/a/once"), "key", func(context.Context, *once.Run) error { return errFailed })
+			require.Less(t, time.Since(began), 2*time.Second)
+		}, kept)
+	}
+}
+
 func TestKeysDoNotWaitForEachOther(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/once", srv.Client(t)
