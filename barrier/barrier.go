@@ -76,9 +76,10 @@ func New(c *protocol.Client, path string, opts ...Option) *Barrier {
 // for its former session to expire in this way. Callers of [Barrier.Wait] return when the old
 // barrier falls.
 //
-// If the old barrier is still there after two session timeouts, its setter must be alive and Set
-// returns an error that wraps [ErrEphemeral]. Set returns that error at once if the barrier falls
-// with this client's session, and this Barrier was made without WithEphemeral.
+// If the old barrier is still there after two session timeouts of this client, its setter is alive
+// (or has a longer timeout) and Set returns an error that wraps [ErrEphemeral]. Set returns that
+// error at once if the barrier falls with this client's session, and this Barrier was made without
+// WithEphemeral.
 //
 // Otherwise Set blocks until the server has answered. If a session is lost, it goes on in the next
 // session. If ctx ends first, Set returns an error that wraps ctx's, and the barrier may be set now
