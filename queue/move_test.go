@@ -765,9 +765,11 @@ func TestOrderOfDelayedEntries(t *testing.T) {
 	}
 }
 
-// Foreign nodes and records in the way stop nobody.
+// Foreign nodes and records in the way stop nobody. An entry whose record names no place gets one.
 func TestForeignNodesInTheWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
+		create(t, b.client, lasting(t, b.client, b.path+"/zkrecipes/held/dead")+"/1,x", "{\"node\":\"item-/x-0000000001\"}\n", zk.PermAll)
+		require.Equal(t, []string{""}, drain(t, t.Context(), b.queue()))
 		q := b.queue()
 		lasting(t, b.client, b.path+"/item-.-0000000001")
 		lasting(t, b.client, b.path+"/item-..-0000000001")
