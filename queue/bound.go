@@ -50,7 +50,7 @@ func (b *bound) appended(n int) {
 // sent yet. Near the bound it waits for this producer's turn.
 func (p *producer) admitBounded(life context.Context, pending []*offer) (full bool, err error) {
 	b, most := &p.bound, p.maxLength
-	fits := func(o *offer) bool { return b.length+o.numbers() <= most }
+	fits := func(o *offer) bool { return o.due != 0 || b.length+o.numbers() <= most }
 	if b.readAt.IsZero() || b.turn == nil && !b.recent() {
 		if err := p.glance(life); err != nil {
 			return false, err

@@ -160,7 +160,7 @@ func TestTurnEndsAfterOffersThatAreGone(t *testing.T) {
 func TestRoomOfADeletedQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		q := b.queue(queue.WithMaxLength(1))
-		offer(t, q, "a")
+		offer(t, b.queue(), "a", "too many")
 		require.ErrorIs(t, offerX(t.Context(), q), queue.ErrFull)
 		_, err := q.OfferAfter(t.Context(), time.Second, nil)
 		require.NoError(t, err)
