@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/batch"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
@@ -268,6 +270,9 @@ func (r *room) sleep(ctx context.Context, pause time.Duration) error {
 	paused, cancel := context.WithTimeout(ctx, pause)
 	defer cancel()
 	_, err := r.session.WaitNode(paused, r.queue.path+r.first[0].node(), gone)
+	if errors.Is(err, zk.ErrNoAuth) {
+		err = wait(paused, pause)
+	}
 	if err == nil {
 		r.first = r.first[1:]
 	} else if paused.Err() != nil && r.session.Err() == nil {

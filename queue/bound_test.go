@@ -169,3 +169,14 @@ func TestRoomOfADeletedQueue(t *testing.T) {
 		require.Equal(t, []string{"b"}, drain(t, t.Context(), q))
 	})
 }
+
+// A producer need not be able to read the entry whose end makes room.
+func TestRoomBehindAnEntryThatMayNotBeRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		create(t, b.client, b.path+"/"+firstID, "", zk.PermAll&^zk.PermRead)
+		time.AfterFunc(10*time.Second, func() { b.conn().Delete(b.path+"/"+firstID, -1) })
+		_, err := b.queue(queue.WithMaxLength(1)).OfferWait(t.Context(), []byte("x"))
+		require.NoError(t, err)
+		require.Equal(t, []string{"x"}, drain(t, t.Context(), b.queue()))
+	})
+}
