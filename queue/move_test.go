@@ -765,6 +765,29 @@ func TestOrderOfDelayedEntries(t *testing.T) {
 	}
 }
 
+// Many delayed entries are due at once. Sessions that find that others put them back don't try each
+// of them.
+func TestSessionsThatPutBackTheSameEntries(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		producer, due := b.queue(), time.Now().Add(time.Minute)
+		for range 500 {
+			_, err := producer.OfferAfter(t.Context(), time.Until(due), nil)
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Minute)
+		var polling suite.Group
+		for range 3 {
+			link, q := b.linked()
+			link.Delay(5 * time.Millisecond)
+			polling.Go(func() error {
+				_, err := q.PollN(suite.Within(t, 3*time.Second), 1)
+				return err
+			})
+		}
+		require.NoError(t, polling.Wait())
+	})
+}
+
 // Foreign nodes and records in the way stop nobody. An entry whose record names no place gets one.
 func TestForeignNodesInTheWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {

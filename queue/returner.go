@@ -239,8 +239,12 @@ func (r *returner) putBack(life context.Context, entries []found) error {
 		if err != nil || r.moveAll(life, chunk) {
 			continue
 		}
-		for _, e := range chunk {
-			err = cmp.Or(err, harmless(e.found, r.relocate(life, r.session, &r.place, e, move{record: e.record})))
+		// Probably another client is faster. Then it takes all of them.
+		gone, _ := recipe.ReadAll(chunk, func(e *reading) (bool, error) { return r.isGone(life, r.session, e) })
+		for i, e := range chunk {
+			if !gone[i] {
+				err = cmp.Or(err, harmless(e.found, r.relocate(life, r.session, &r.place, e, move{record: e.record})))
+			}
 		}
 	}
 
