@@ -22,9 +22,10 @@ type returner struct {
 	*site
 	seen    []*recipe.Watch // on the directories that the latest look read; nil if that look failed
 	looked  time.Time
-	present []string      // the consumers that lived then, in order
-	next    time.Time     // when something will have to be put back, even without a change; zero if never
-	pause   time.Duration // until entries that can't be put back are tried again; 0 if there are none
+	present []string // the consumers that lived then, in order
+	// next is when something will have to be put back, even without a change. It is zero if never.
+	next  time.Time
+	pause time.Duration // before entries that can't be put back are tried again; 0: there are none
 }
 
 const (
