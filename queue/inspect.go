@@ -251,6 +251,7 @@ func (q *Queue) Free(ctx context.Context, id string) error {
 		}
 
 		err = q.relocate(ctx, s, &q.place, held, move{record: held.record})
+		q.under(s).returned.Store(true) // to the consumer of this session, too
 		if errors.Is(err, zk.ErrNoNode) {
 			return op.missing(id + " is not reserved any more")
 		}

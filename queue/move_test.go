@@ -71,7 +71,7 @@ func (b *bench) crash(it *queue.Item) {
 }
 
 // The items of a dead consumer come back before others get younger entries, whether these others
-// come later or are at work.
+// come later or are at work. So does an item that an operator frees.
 func TestDeadConsumersItemsKeepTheirOrder(t *testing.T) {
 	poll := func(t *testing.T, q *queue.Queue) string { data, _ := q.Poll(t.Context()); return string(data) }
 	inBubble(t, func(t *testing.T, b *bench) {
@@ -89,6 +89,16 @@ func TestDeadConsumersItemsKeepTheirOrder(t *testing.T) {
 		b.crash(it)
 		time.Sleep(250 * time.Millisecond)
 		require.Equal(t, "a", poll(t, busy))
+	})
+
+	// In one session that is exact.
+	bubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		offer(t, q, "a", "b", "c")
+		it := b.reserve(q)
+		require.Equal(t, "b", poll(t, q))
+		require.NoError(t, q.Free(t.Context(), it.ID()))
+		require.Equal(t, "a", poll(t, q))
 	})
 }
 
