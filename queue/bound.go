@@ -256,7 +256,7 @@ func (r *room) await(ctx context.Context) error {
 func (r *room) sleep(ctx context.Context, pause time.Duration) error {
 	if len(r.first) == 0 {
 		children, _, err := r.queue.children(ctx, r.session, "")
-		if err != nil {
+		if ignore(err, zk.ErrNoAuth) != nil {
 			return err
 		}
 

@@ -170,13 +170,18 @@ func TestRoomOfADeletedQueue(t *testing.T) {
 	})
 }
 
-// A producer need not be able to read the entry whose end makes room.
-func TestRoomBehindAnEntryThatMayNotBeRead(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		create(t, b.client, b.path+"/"+firstID, "", zk.PermAll&^zk.PermRead)
-		time.AfterFunc(10*time.Second, func() { b.conn().Delete(b.path+"/"+firstID, -1) })
-		_, err := b.queue(queue.WithMaxLength(1)).OfferWait(t.Context(), []byte("x"))
-		require.NoError(t, err)
-		require.Equal(t, []string{"x"}, drain(t, t.Context(), b.queue()))
-	})
+// A producer need not be able to read the queue, nor the entry whose end makes room.
+func TestRoomThatMayNotBeSeen(t *testing.T) {
+	for _, node := range []string{"", "/" + firstID} {
+		bubble(t, func(t *testing.T, b *bench) {
+			create(t, b.client, b.path+"/"+firstID, "", zk.PermAll)
+			_, err := b.conn().SetACL(b.path+node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+			require.NoError(t, err)
+			time.AfterFunc(10*time.Second, func() { b.conn().Delete(b.path+"/"+firstID, -1) })
+			_, err = b.queue(queue.WithMaxLength(1)).OfferWait(t.Context(), []byte("x"))
+			require.NoError(t, err)
+			open(b.conn(), b.path)
+			require.Equal(t, []string{"x"}, drain(t, t.Context(), b.queue()))
+		})
+	}
 }
