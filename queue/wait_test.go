@@ -323,3 +323,38 @@ func TestWaiterGetsWhatATakerHasLeft(t *testing.T) {
 		})
 	}
 }
+
+// An entry that could not be taken is set aside, and then it is gone. Waiting costs nothing all the
+// same.
+func TestWaitAfterTheEndOfAnEntryThatWasSetAside(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		foreign := b.path + "/" + firstID
+		lasting(t, b.client, foreign+"/child")
+		taken := suite.Later(func() string { data, _ := q.Take(t.Context()); return string(data) })
+		time.Sleep(time.Second)
+		deleteAll(b.conn(), foreign)
+		time.Sleep(time.Second)
+		before := link.Count(recipestest.OpAny)
+		time.Sleep(2 * time.Minute)
+		require.Less(t, link.Count(recipestest.OpAny)-before, 10)
+		offer(t, b.queue(), "x")
+		require.Equal(t, "x", suite.Wait(t, taken))
+	})
+}
+
+// However many entries a consumer may not read, it gets those behind them.
+func TestEntriesBehindManyThatMayNotBeRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var ops []any
+		for i := range 5000 {
+			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/qn-%010d", b.path, i), Acl: zk.WorldACL(zk.PermDelete)})
+		}
+		_, err := b.conn().Multi(ops...)
+		require.NoError(t, err)
+		create(t, b.client, b.path+"/qn-0000999999", "x", zk.PermAll)
+		data, err := b.queue().Take(suite.Within(t, time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, "x", string(data))
+	})
+}
