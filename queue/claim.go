@@ -269,8 +269,8 @@ func (s *settler) letGo(life context.Context, work *recipe.Session, claims ...*c
 	for _, c := range claims {
 		if c.owner == "" {
 			// It may still be there, before entries that are read ahead.
-			s.returned.Store(true)
 			s.ended(nil, c)
+			s.returned.Store(true)
 			continue
 		}
 

@@ -151,6 +151,7 @@ func (c *consumer) list(life context.Context) error {
 		}
 	}
 
+	c.returned.Store(false) // the listing will show what has come back before
 	began := time.Now()
 	children, _, err := c.children(life, c.session, "")
 	if err == nil {
