@@ -269,8 +269,8 @@ func (s *settler) letGo(life context.Context, work *recipe.Session, claims ...*c
 	for _, c := range claims {
 		if c.owner == "" {
 			// It may still be there, before entries that are read ahead.
-			s.returned.Store(true)
 			s.ended(nil, c)
+			s.returned.Store(true)
 			continue
 		}
 
@@ -330,12 +330,11 @@ func (c *consumer) refusedEntry(entries []*reading, more, failed int) *reading {
 
 // assign claims entries for takers. They stay at their places until the taker's transaction.
 func (c *consumer) assign(life context.Context, entries []*reading) (claims []*claim, err error) {
-	err = c.appear(life)
 	dir := c.held
-	if errors.Is(err, protocol.ErrQuotaExceeded) {
+	if errors.Is(c.absent, protocol.ErrQuotaExceeded) {
 		dir = nil // deletions work without a receipt
-	} else if err != nil {
-		return nil, err
+	} else if c.absent != nil {
+		return nil, c.absent
 	}
 
 	receipt := c.setting(c.session, consumersNode+"/"+c.presence.name, make([]byte, 20), 0)
@@ -357,8 +356,8 @@ func (c *consumer) assign(life context.Context, entries []*reading) (claims []*c
 // answer is lost, it looks whether the first claim exists. If others took an entry first, reserve
 // returns nothing, and other entries can be tried.
 func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, error) {
-	if err := c.appear(life); err != nil {
-		return nil, err
+	if c.absent != nil {
+		return nil, c.absent
 	}
 
 	held := c.held

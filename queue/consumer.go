@@ -25,6 +25,7 @@ type removal struct {
 type consumer struct {
 	*settler
 	presence presence
+	absent   error      // why there is no presence
 	held     *directory // of the presence
 	returner returner
 	requests *batch.Batcher[*removal]
@@ -32,6 +33,7 @@ type consumer struct {
 
 	window window
 	begun  []*readAhead // entries that come next, which are being read
+	ahead  int          // how many of them there shall be
 	empty  bool         // the latest listing was empty
 	spot   spot         // the place in the line of waiting consumers
 

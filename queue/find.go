@@ -22,6 +22,7 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 	}
 
 	c.window.current = false
+	began := time.Now()
 	for size, asked := n, false; ; {
 		c.check()
 		block := append(c.begun, c.begin(life, c.window.take(size-len(c.begun)))...)
@@ -44,6 +45,7 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 			continue
 		}
 
+		c.absent = c.appear(life) // while the entries are read
 		entries, err := c.await(block)
 		if err != nil {
 			return nil, err
@@ -52,16 +54,20 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 		// The next entries will probably still be there, so we read them ahead (also for callers
 		// whose entries are being removed: they call next).
 		c.mu.Lock()
-		next := max(n, len(c.taken))
+		c.ahead = max(n+len(c.taken), min(c.ahead, apart))
 		c.mu.Unlock()
-		c.begun = append(c.begun, c.begin(life, c.window.take(next-len(c.begun)))...)
+		c.begun = append(c.begun, c.begin(life, c.window.take(c.ahead-len(c.begun)))...)
 		if len(entries) > 0 {
 			c.keep(entries[min(n, len(entries)):])
 			return entries[:min(n, len(entries))], nil
 		}
 
-		// Others have taken this part of the queue.
+		// Others have taken this part of the queue. Soon a listing is faster than to read on.
 		size = max(n, min(2*size, apart))
+		if c.window.mine <= 0 && time.Since(began) >= 2*c.window.took {
+			c.relist()
+			began = time.Now()
+		}
 	}
 }
 
@@ -140,7 +146,10 @@ func (c *consumer) check() {
 }
 
 // relist drops the listing so that the next find lists the queue.
-func (c *consumer) relist() { c.window.entries, c.window.current, c.begun = nil, false, nil }
+func (c *consumer) relist() {
+	c.window.entries, c.window.current, c.begun = nil, false, nil
+	c.ahead /= 2
+}
 
 // list lists the queue.
 func (c *consumer) list(life context.Context) error {
@@ -151,6 +160,7 @@ func (c *consumer) list(life context.Context) error {
 		}
 	}
 
+	c.returned.Store(false) // the listing will show what has come back before
 	began := time.Now()
 	children, _, err := c.children(life, c.session, "")
 	if err == nil {
