@@ -123,9 +123,7 @@ func TestChangeIsFoundBeforeWatchesAreSetAgain(t *testing.T) {
 			default:
 			}
 
-			same, err := find(watch, suite.Lasting(t))
-
-			require.NoError(t, err)
+			same := suite.Got(find(watch, suite.Lasting(t)))(t)
 			require.False(t, same)
 			suite.Wait(t, sharer.Changed())
 			gate.Open()
