@@ -52,15 +52,13 @@ func TestCluster(t *testing.T) {
 		suite.Soon(t, func() bool {
 			path = fmt.Sprintf("/lag-%d", attempt)
 			attempt++
-			_, err := writer.Create(path, nil, 0, acl)
-			require.NoError(t, err)
+			suite.Got(writer.Create(path, nil, 0, acl))(t)
 			exists, _, err := reader.Exists(path)
 			require.NoError(t, err)
 			return !exists
 		}, "the reader does not see the write yet")
 
-		_, err := reader.Sync(path)
-		require.NoError(t, err)
+		suite.Got(reader.Sync(path))(t)
 		exists, _, err := reader.Exists(path)
 		require.NoError(t, err)
 		require.True(t, exists, "Sync waits for the write")
@@ -70,8 +68,7 @@ func TestCluster(t *testing.T) {
 		leader, follower := cluster.Leader(), cluster.Followers()[0]
 		observer := dial(t, leader.ConnectString(), longTimeout)
 		holder := dial(t, follower.ConnectString(), sessionTimeout)
-		_, err := holder.Create("/held", nil, zk.FlagEphemeral, acl)
-		require.NoError(t, err)
+		suite.Got(holder.Create("/held", nil, zk.FlagEphemeral, acl))(t)
 
 		begin := time.Now()
 		follower.Isolate()
@@ -103,16 +100,14 @@ func TestCluster(t *testing.T) {
 			conn, err := net.Dial("tcp", follower.ConnectString())
 			require.NoError(t, err)
 			defer conn.Close()
-			_, err = io.WriteString(conn, "ruok")
-			require.NoError(t, err)
+			suite.Got(io.WriteString(conn, "ruok"))(t)
 			require.NoError(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 			_, err = io.ReadAll(conn)
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 
 			follower.Resume()
 			require.NoError(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
-			answer, err := io.ReadAll(conn)
-			require.NoError(t, err)
+			answer := suite.Got(io.ReadAll(conn))(t)
 			require.Equal(t, "imok", string(answer))
 		}
 		cluster.WaitHealthy()

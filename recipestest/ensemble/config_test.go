@@ -30,8 +30,7 @@ func TestOptionsReachTheServer(t *testing.T) {
 	_, err = conn.Create("/large", make([]byte, 3000), 0, zk.WorldACL(zk.PermAll))
 	require.ErrorIs(t, err, zk.ErrConnectionClosed)
 
-	pair, err := tls.X509KeyPair(certificate, key)
-	require.NoError(t, err)
+	pair := suite.Got(tls.X509KeyPair(certificate, key))(t)
 	config := &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{pair}, ServerName: "localhost"}
 	secure := dial(t, server.SecureConnectString(), 30*time.Second,
 		func(network, address string, timeout time.Duration) (net.Conn, error) {
