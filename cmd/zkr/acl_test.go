@@ -5,12 +5,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestACLIsReadAsZooKeepersShellDoes(t *testing.T) {
-	acl, err := parseACL("world:anyone:r,digest:user:aGFzaA=:cdrwa,ip:10.0.0.0/8:rw")
-	require.NoError(t, err)
+	acl := suite.Got(parseACL("world:anyone:r,digest:user:aGFzaA=:cdrwa,ip:10.0.0.0/8:rw"))(t)
 	assert.Equal(t, []zk.ACL{
 		{Perms: zk.PermRead, Scheme: "world", ID: "anyone"},
 		{Perms: zk.PermAll, Scheme: "digest", ID: "user:aGFzaA="},

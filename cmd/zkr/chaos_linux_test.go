@@ -92,8 +92,7 @@ func TestTenProcessesWriteOneFile(t *testing.T) {
 // checkLog fails if an entry is lost, or comes in between another one.
 func checkLog(t *testing.T, file string, completed map[string]bool) {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	require.NoError(t, err)
+	content := suite.Got(os.ReadFile(file))(t)
 	ended := make(map[string]bool)
 	current, count := "", 0
 	// Entries must be whole and in one order, and counters must grow.

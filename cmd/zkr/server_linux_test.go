@@ -10,6 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 // A server must survive connections that take all descriptors, also when it has to replace its data
@@ -18,8 +20,7 @@ func TestServerOutlivesManyConnections(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--listen", "127.0.0.1:0", "--data", dir)
 	c := dialServer(t, s.address)
-	_, err := c.Create("/a", nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
+	suite.Got(c.Create("/a", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	write := func(from, to int32) {
 		for i := from; i < to; i++ {
 			_, err := c.Set("/a", make([]byte, 1_000_000), i)
@@ -33,8 +34,7 @@ func TestServerOutlivesManyConnections(t *testing.T) {
 	require.NoError(t, err)
 	defer waits.Close()
 	write(66, 70)
-	info, err := os.Stat(filepath.Join(dir, "data"))
-	require.NoError(t, err)
+	info := suite.Got(os.Stat(filepath.Join(dir, "data")))(t)
 	require.Greater(t, info.Size(), int64(70_000_000), "there was a descriptor for another file")
 	require.Equal(t, -1, s.end(t, syscall.SIGKILL))
 

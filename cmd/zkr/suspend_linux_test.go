@@ -26,8 +26,7 @@ const jobControl = `
 // startInShell is like startOnTerminal, for a zkr that is a job of a shell.
 func startInShell(t *testing.T, s *recipestest.Server, shell, timeout, path, script string) (*process, *os.File) {
 	t.Helper()
-	bash, err := exec.LookPath("bash")
-	require.NoError(t, err)
+	bash := suite.Got(exec.LookPath("bash"))(t)
 	cmd := zkr(t, s.ConnectString(), "lock", "--timeout", timeout, path, "--", "sh", "-c", script)
 	cmd.Args = append([]string{bash, "-ic", shell, "shell", cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = bash
