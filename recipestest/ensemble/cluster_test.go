@@ -53,15 +53,11 @@ func TestCluster(t *testing.T) {
 			path = fmt.Sprintf("/lag-%d", attempt)
 			attempt++
 			suite.Got(writer.Create(path, nil, 0, acl))(t)
-			exists, _, err := reader.Exists(path)
-			require.NoError(t, err)
-			return !exists
+			return !suite.ReadAt(t, reader.Exists, path)
 		}, "the reader does not see the write yet")
 
 		suite.Got(reader.Sync(path))(t)
-		exists, _, err := reader.Exists(path)
-		require.NoError(t, err)
-		require.True(t, exists, "Sync waits for the write")
+		require.True(t, suite.ReadAt(t, reader.Exists, path), "Sync waits for the write")
 	})
 
 	t.Run("IsolatedFollowerServesWhileSessionsExpire", func(t *testing.T) {
@@ -78,9 +74,7 @@ func TestCluster(t *testing.T) {
 		}, "the leader expires the session")
 		expired := time.Since(begin)
 
-		exists, _, err := holder.Exists("/held")
-		require.NoError(t, err)
-		require.True(t, exists, "the isolated follower does not know of the expiry")
+		require.True(t, suite.ReadAt(t, holder.Exists, "/held"), "the isolated follower does not know of the expiry")
 		require.Equal(t, zk.StateHasSession, holder.State())
 		suite.Soon(t, func() bool {
 			return holder.State() != zk.StateHasSession
@@ -97,13 +91,11 @@ func TestCluster(t *testing.T) {
 		follower := cluster.Followers()[0]
 		for range 20 { // a thread that stops late would answer now and then
 			follower.Pause()
-			conn, err := net.Dial("tcp", follower.ConnectString())
-			require.NoError(t, err)
+			conn := suite.Got(net.Dial("tcp", follower.ConnectString()))(t)
 			defer conn.Close()
 			suite.Got(io.WriteString(conn, "ruok"))(t)
 			require.NoError(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
-			_, err = io.ReadAll(conn)
-			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.ErrorIs(t, suite.Err(io.ReadAll(conn)), os.ErrDeadlineExceeded)
 
 			follower.Resume()
 			require.NoError(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))

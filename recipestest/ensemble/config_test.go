@@ -25,9 +25,8 @@ func TestOptionsReachTheServer(t *testing.T) {
 	server := cluster.Leader()
 
 	conn := dial(t, server.ConnectString(), 30*time.Second)
-	_, err := conn.Create("/small", make([]byte, 1000), 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	_, err = conn.Create("/large", make([]byte, 3000), 0, zk.WorldACL(zk.PermAll))
+	suite.Got(conn.Create("/small", make([]byte, 1000), 0, zk.WorldACL(zk.PermAll)))(t)
+	_, err := conn.Create("/large", make([]byte, 3000), 0, zk.WorldACL(zk.PermAll))
 	require.ErrorIs(t, err, zk.ErrConnectionClosed)
 
 	pair := suite.Got(tls.X509KeyPair(certificate, key))(t)
@@ -36,7 +35,5 @@ func TestOptionsReachTheServer(t *testing.T) {
 		func(network, address string, timeout time.Duration) (net.Conn, error) {
 			return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
 		})
-	exists, _, err := secure.Exists("/small")
-	require.NoError(t, err)
-	require.True(t, exists)
+	require.True(t, suite.ReadAt(t, secure.Exists, "/small"))
 }

@@ -38,11 +38,9 @@ func TestRealServesEveryKindOfNode(t *testing.T) {
 
 	suite.Got(conn.Create("/served", []byte("data"), 0, acl))(t)
 	t.Cleanup(func() { _ = conn.Delete("/served", -1) })
-	data, _, err := conn.Get("/served")
-	require.NoError(t, err)
-	require.Equal(t, "data", string(data))
+	require.Equal(t, "data", string(suite.ReadAt(t, conn.Get, "/served")))
 
-	_, err = conn.CreateTTL("/served/for-a-while", nil, zk.FlagTTL, acl, 100*time.Millisecond)
+	_, err := conn.CreateTTL("/served/for-a-while", nil, zk.FlagTTL, acl, 100*time.Millisecond)
 	require.NoError(t, err, "TTL nodes need extendedTypesEnabled")
 
 	suite.Got(conn.CreateContainer("/served/container", nil, zk.FlagContainer, acl))(t)

@@ -107,8 +107,7 @@ func TestResetIsAResetOnBothSides(t *testing.T) {
 	passes(t, dialled, accepted, "before")
 	link.Reset()
 	for _, conn := range []net.Conn{dialled, accepted} {
-		_, err := conn.Read(make([]byte, 1))
-		require.ErrorContains(t, err, "reset")
+		require.ErrorContains(t, suite.Err(conn.Read(make([]byte, 1))), "reset")
 	}
 }
 
@@ -117,8 +116,7 @@ func TestResetOfTheDiallingSideLeavesTheOtherOpen(t *testing.T) {
 	passes(t, dialled, accepted, "before")
 	link.Set(reach.Traffic{Stalled: true}, reach.Traffic{Stalled: true})
 	link.ResetDialling()
-	_, err := dialled.Read(make([]byte, 1))
-	require.ErrorContains(t, err, "reset")
+	require.ErrorContains(t, suite.Err(dialled.Read(make([]byte, 1))), "reset")
 	suite.Got(io.WriteString(accepted, "still open"))(t)
 	nothingArrives(t, accepted)
 }
