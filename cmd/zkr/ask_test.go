@@ -41,8 +41,7 @@ func TestACLNeverStandsForMoreIdentitiesThanWereGiven(t *testing.T) {
 	for acl, want := range map[string]int{"": 1, "creator": 1, "read": 2, "open": 1} {
 		path := root + "/" + "acl" + acl
 		succeed(t, s.ConnectString(), "--auth", "digest:me:secret", "--acl", acl, "barrier", "set", path)
-		got, _, err := me.Conn().GetACL(path)
-		require.NoError(t, err)
+		got := suite.ReadAt(t, me.Conn().GetACL, path)
 		assert.Len(t, got, want, acl)
 		for _, entry := range got {
 			assert.NotEqual(t, "auth", entry.Scheme)

@@ -41,14 +41,12 @@ func TestReasonIsWhatTheNodeHasLast(t *testing.T) {
 	suite.Got(session.Conn().SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermDelete), -1))(t)
 	r := inProcess(t, s.ConnectString(), "", "break", path, lease.Node(), "--yes", "--reason", "host is\x1b dead")
 	assert.Equal(t, exitRefused, r.status, r.stderr)
-	data, _, err := session.Get(t.Context(), path+"/"+lease.Node())
-	require.NoError(t, err)
+	data, _ := suite.Get(t, c, path+"/"+lease.Node())
 	assert.Regexp(t, `^{"broken_by":".*","host":".*","reason":"host is\\u001b dead","zkrecipes":1}\s*$`, string(data))
 
 	// The holder still understands what is asked for.
 	succeed(t, s.ConnectString(), "revoke", path, lease.Node(), "--yes", "--reason", "deployment")
-	data, _, err = session.Get(t.Context(), path+"/"+lease.Node())
-	require.NoError(t, err)
+	data, _ = suite.Get(t, c, path+"/"+lease.Node())
 	assert.Contains(t, string(data), `"reason":"deployment"`)
 	suite.Wait(t, lease.Revoked())
 

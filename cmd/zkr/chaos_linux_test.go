@@ -103,8 +103,7 @@ func checkLog(t *testing.T, file string, completed map[string]bool) {
 			current = name
 			continue
 		}
-		_, err := fmt.Sscanf(line, "end %s %d\n", &name, &n)
-		require.NoError(t, err, "a torn line: %q", line)
+		require.NoError(t, suite.Err(fmt.Sscanf(line, "end %s %d\n", &name, &n)), "a torn line: %q", line)
 		require.Equal(t, current, name, "an end in the entry of another run:\n%s", content)
 		require.Greater(t, n, count, "a counter that was read before another run has written it:\n%s", content)
 		count = n

@@ -126,8 +126,7 @@ func TestSignalsAndRevocationsReachTheCommand(t *testing.T) {
 			}, 7},
 			"short break, which costs nothing": {func(p *process, _ *lock.Mutex, link *recipestest.Link) {
 				again := link.Answered(recipestest.OpConnect, 1) // when the session has resumed
-				link.Cut()
-				link.Heal()
+				suite.Blip(link)
 				suite.Wait(t, again)
 				p.signal(syscall.SIGUSR1)
 			}, 5},

@@ -24,8 +24,7 @@ import (
 // The commands that answer an operator's questions in docs/zkr.md are run as they stand there.
 // Commands that run for long, or end or start something, are left out.
 func TestOperatorsQuestionsHaveAnswers(t *testing.T) {
-	text, err := os.ReadFile("../../docs/zkr.md")
-	require.NoError(t, err)
+	text := suite.Got(os.ReadFile("../../docs/zkr.md"))(t)
 	questions := regexp.MustCompile("(?m)^\\| (.*) \\| `zkr (.*)` \\|$").FindAllStringSubmatch(string(text), -1)
 	require.Greater(t, len(questions), 40)
 
@@ -37,7 +36,7 @@ func TestOperatorsQuestionsHaveAnswers(t *testing.T) {
 	suite.Got(group.New(c, "/services/search").Join(t.Context(), "host-4", nil))(t)
 	require.NoError(t, barrier.New(c, "/barriers/migration").Set(t.Context()))
 	suite.Got(semaphore.New(c, "/limits/export", 4).Acquire(t.Context()))(t)
-	_, err = once.New(c, "/jobs/report").Do(t.Context(), "2030-01-31", func(context.Context, *once.Run) error { return nil })
+	_, err := once.New(c, "/jobs/report").Do(t.Context(), "2030-01-31", func(context.Context, *once.Run) error { return nil })
 	require.NoError(t, err)
 
 	runs := regexp.MustCompile(`watch|^(ui|exporter|hold|once /|doctor|--tls)|await|^lock /|^(break|revoke|queue free|queue remove)`)

@@ -63,8 +63,7 @@ func TestSuspendedCommandGoesOnWithItsLock(t *testing.T) {
 			press(t, terminal, "\x1a")
 			require.Equal(t, suspended, p.line())
 			awaitState(t, pid, true)
-			_, err := lock.New(s.Client(t), path).TryLock(suite.Lasting(t))
-			require.ErrorIs(t, err, lock.ErrLocked)
+			require.ErrorIs(t, suite.Err(lock.New(s.Client(t), path).TryLock(suite.Lasting(t))), lock.ErrLocked)
 
 			// fg lets it go on, with its lock.
 			press(t, terminal, "\n")

@@ -115,8 +115,7 @@ func TestBrowsersShareOneSurveyThatCostsNothingAtRest(t *testing.T) {
 
 	last := listen(t, server, nil)
 	last.all()
-	_, err := lock.New(c, root+"/19").TryLock(t.Context())
-	require.ErrorIs(t, err, lock.ErrLocked)
+	require.ErrorIs(t, suite.Err(lock.New(c, root+"/19").TryLock(t.Context())), lock.ErrLocked)
 	waiting, cancel := context.WithCancel(suite.Lasting(t))
 	waiter := suite.Later(func() error { _, err := lock.New(newClient(t, srv), root+"/19").Lock(waiting); return err })
 	last.await(about(root+"/19", func(r row) bool { return r.Waiting == 1 }))
