@@ -21,8 +21,7 @@ func TestObserveYieldsThePresentAndEveryChange(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/observed", srv.Client(t)
 		e := election.New(c, path)
-		_, err := e.Leader(t.Context())
-		require.ErrorIs(t, err, election.ErrNoLeader)
+		require.ErrorIs(t, suite.Err(e.Leader(t.Context())), election.ErrNoLeader)
 		early := observed(t, t.Context(), e)
 		require.Equal(t, "vacant", suite.Wait(t, early))
 

@@ -173,8 +173,7 @@ func TestIdentityTakesTheNameOver(t *testing.T) {
 		earlier := link.Client(t)
 		first := join(t, pod(earlier), "a", "1")
 		for _, g := range []*group.Group{group.New(c, path), group.New(c, path, group.WithIdentity("other"))} {
-			_, err := g.TryJoin(t.Context(), "a", nil)
-			require.ErrorIs(t, err, group.ErrNameTaken)
+			require.ErrorIs(t, suite.Err(g.TryJoin(t.Context(), "a", nil)), group.ErrNameTaken)
 		}
 		other := join(t, pod(c), "b", "")
 		require.True(t, first.Joined())
@@ -198,8 +197,7 @@ func TestIdentityTakesTheNameOver(t *testing.T) {
 		session := suite.Session(t, c)
 		stale := path + "-identities/" + recipe.Owner{Session: session.ID()}.String() + "-plain"
 		require.NoError(t, session.Create(t.Context(), stale, []byte("pod"), zk.FlagEphemeral))
-		_, err := pod(link.Client(t)).TryJoin(t.Context(), "plain", nil)
-		require.ErrorIs(t, err, group.ErrNameTaken)
+		require.ErrorIs(t, suite.Err(pod(link.Client(t)).TryJoin(t.Context(), "plain", nil)), group.ErrNameTaken)
 		require.NoError(t, session.Delete(t.Context(), stale, -1))
 		leave(t, plain)
 

@@ -32,8 +32,7 @@ func TestLockAllHoldsAllAndGivesAllBack(t *testing.T) {
 		locks := locksAt(link.Client(t), srv.Root(t), "b", "a", "c")
 		all := suite.Got(lock.LockAll(ctx, locks...))(t)
 		for i, m := range locks {
-			_, err := m.TryLock(ctx)
-			require.ErrorIs(t, err, lock.ErrLocked)
+			require.ErrorIs(t, suite.Err(m.TryLock(ctx)), lock.ErrLocked)
 			require.Equal(t, suite.Await(t, 1, m.Contenders)[0].Token, all.All()[i].Token(), "in the order of the arguments")
 		}
 		require.Less(t, all.All()[1].Token(), all.All()[0].Token(), "taken in the order of the paths")
@@ -118,8 +117,7 @@ func TestLockAllRefusesBadInputBeforeAnyIO(t *testing.T) {
 			require.Error(t, err, name)
 			require.Equal(t, name == "closed", errors.Is(err, protocol.ErrClosed), name)
 		}
-		_, err := lock.NewSimple(c, "/a", lock.WithLinger(1)).Lock(t.Context())
-		require.ErrorContains(t, err, "linger")
+		require.ErrorContains(t, suite.Err(lock.NewSimple(c, "/a", lock.WithLinger(1)).Lock(t.Context())), "linger")
 		require.Equal(t, before, link.Count(recipestest.OpAny))
 	})
 }

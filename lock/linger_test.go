@@ -122,16 +122,14 @@ func TestWaiterThatGivesUpDoesNotKeepTheNode(t *testing.T) {
 func TestTryLockWithdrawsFromALockInUse(t *testing.T) {
 	linger(t, time.Minute, func(t *testing.T, w *world) {
 		l, began := suite.Must(t, w.m.Lock), time.Now()
-		_, err := w.other.TryLock(t.Context())
-		require.ErrorIs(t, err, lock.ErrLocked)
+		require.ErrorIs(t, suite.Err(w.other.TryLock(t.Context())), lock.ErrLocked)
 		require.InDelta(t, 250*time.Millisecond, time.Since(began), float64(10*time.Millisecond))
 		require.Equal(t, 1, inLine(t, w.other))
 		// A line with others in it is busy.
 		waits := suite.Later(func() int64 { return use(t, w.other) })
 		suite.Await(t, 2, w.other.Contenders)
 		began = time.Now()
-		_, err = w.other.TryLock(t.Context())
-		require.ErrorIs(t, err, lock.ErrLocked)
+		require.ErrorIs(t, suite.Err(w.other.TryLock(t.Context())), lock.ErrLocked)
 		require.Less(t, time.Since(began), 10*time.Millisecond)
 		suite.Unlock(t, l)
 		suite.Wait(t, waits)
@@ -183,8 +181,7 @@ func TestNodeIsGivenBackAfterACut(t *testing.T) {
 		w.link.Cut()
 		synctest.Wait()
 		ctx := suite.Within(t, time.Second)
-		_, err := w.m.Lock(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, suite.Err(w.m.Lock(ctx)), context.DeadlineExceeded)
 		later := suite.Later(func() int64 { return use(t, w.m) })
 		time.Sleep(5 * time.Second) // of the 10 of the session
 		require.Empty(t, later)

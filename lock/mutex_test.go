@@ -65,8 +65,7 @@ func TestNumbersNearTheCountersEndAreRefused(t *testing.T) {
 		require.True(t, strings.HasSuffix(l.Node(), "lock-"+strconv.Itoa(end-1)), l.Node())
 		suite.Unlock(t, l)
 		for range 2 {
-			_, err := m.Lock(t.Context())
-			require.ErrorIs(t, err, protocol.ErrSequenceExhausted)
+			require.ErrorIs(t, suite.Err(m.Lock(t.Context())), protocol.ErrSequenceExhausted)
 			suite.Await(t, 0, m.Contenders)
 		}
 		require.NoError(t, suite.Session(t, c).Conn().Delete(path, -1))

@@ -143,23 +143,19 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"the meter provider is nil": zkotel.WithMeterProvider(nil), "the tracer provider is nil": zkotel.WithTracerProvider(nil),
 		"an attribute has no key or no value": zkotel.WithAttributes(bad), "the function for the path attribute is nil": zkotel.WithPathAttribute(nil),
 	} {
-		_, err := zkotel.New(option)
-		require.EqualError(t, err, "zkotel: configure the observer: "+what)
+		require.EqualError(t, suite.Err(zkotel.New(option)), "zkotel: configure the observer: "+what)
 	}
 
 	o := suite.Got(zkotel.New(nil))(t)
-	_, err := o.ObserveClient(nil)
-	require.EqualError(t, err, "zkotel: observe a client: it is nil")
-	_, err = o.ObserveQueue("/q", nil)
-	require.EqualError(t, err, "zkotel: observe the queue at /q: it is nil")
+	require.EqualError(t, suite.Err(o.ObserveClient(nil)), "zkotel: observe a client: it is nil")
+	require.EqualError(t, suite.Err(o.ObserveQueue("/q", nil)), "zkotel: observe the queue at /q: it is nil")
 	o.Observe(protocol.Event{Kind: protocol.EventAcquired, Context: t.Context()}) // with the global providers
 
 	given := []attribute.KeyValue{attribute.String("ensemble", "east")}
 	option := zkotel.WithAttributes(given...)
 	given[0] = bad
-	_, err = zkotel.New(option)
-	require.NoError(t, err, "the option has attributes of its own")
-	_, err = zkotel.New(zkotel.WithMeterProvider(meters{}))
+	require.NoError(t, suite.Err(zkotel.New(option)), "the option has attributes of its own")
+	_, err := zkotel.New(zkotel.WithMeterProvider(meters{}))
 	require.EqualError(t, err, "zkotel: register the gauges: no callbacks")
 }
 

@@ -37,11 +37,10 @@ func noNetwork(t *testing.T) protocol.ConnectOption {
 func TestBadArgumentsOfConnectAreErrorsBeforeAnyIO(t *testing.T) {
 	t.Parallel()
 
-	_, err := protocol.Connect(t.Context(), "a:b:c", noNetwork(t))
-	require.ErrorContains(t, err, "too many colons")
+	require.ErrorContains(t, suite.Err(protocol.Connect(t.Context(), "a:b:c", noNetwork(t))), "too many colons")
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("never mind"))
-	_, err = protocol.Connect(ended, "zk", noNetwork(t))
+	_, err := protocol.Connect(ended, "zk", noNetwork(t))
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "never mind")
 
@@ -67,8 +66,7 @@ func TestBadArgumentsOfConnectAreErrorsBeforeAnyIO(t *testing.T) {
 		"request limit 1073741824 out of": protocol.WithRequestLimit(1 << 30),
 		"owner data of 1025 bytes":        protocol.WithOwnerData(make([]byte, 1025)),
 	} {
-		_, err := protocol.Connect(t.Context(), "zk", noNetwork(t), o)
-		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, suite.Err(protocol.Connect(t.Context(), "zk", noNetwork(t), o)), want)
 	}
 }
 
@@ -289,8 +287,7 @@ func TestWithSharesTheSessionsAndTheirEnd(t *testing.T) {
 		require.Equal(t, suite.Session(t, c).ID(), suite.Session(t, view).ID())
 		require.Same(t, suite.Session(t, view), suite.Session(t, view))
 		require.NoError(t, view.Close())
-		_, err := c.Session(t.Context())
-		require.ErrorIs(t, err, protocol.ErrClosed)
+		require.ErrorIs(t, suite.Err(c.Session(t.Context())), protocol.ErrClosed)
 	})
 }
 
@@ -312,12 +309,10 @@ func TestBadViewIsReportedByTheFirstOperation(t *testing.T) {
 			{c.With(protocol.WithObserver(nil)), "nil observer"},
 		} {
 			l := suite.LineAt(bad.view, root)
-			_, errOfSession := bad.view.Session(t.Context())
-			_, errOfEnter := l.Enter(t.Context(), suite.Request)
-			_, errOfList := l.Contenders(t.Context())
-			for _, err := range []error{errOfSession, errOfEnter, errOfList, l.Break(t.Context(), "lock-0000000001")} {
-				require.ErrorContains(t, err, bad.says)
-			}
+			require.ErrorContains(t, suite.Err(bad.view.Session(t.Context())), bad.says)
+			require.ErrorContains(t, suite.Err(l.Enter(t.Context(), suite.Request)), bad.says)
+			require.ErrorContains(t, suite.Err(l.Contenders(t.Context())), bad.says)
+			require.ErrorContains(t, l.Break(t.Context(), "lock-0000000001"), bad.says)
 		}
 
 		suite.Release(t, suite.Hold(t, c, root)) // the client itself is sound
@@ -365,9 +360,7 @@ func TestNewNodesAreForTheGivenIdentitiesAlone(t *testing.T) {
 	aclOf := func(c *protocol.Client, path string) []zk.ACL {
 		s := suite.Session(t, c)
 		require.NoError(t, s.Create(suite.Lasting(t), path, nil, 0))
-		acl, _, err := s.Conn().GetACL(s.Path(path))
-		require.NoError(t, err)
-		return acl
+		return suite.ReadAt(t, s.Conn().GetACL, s.Path(path))
 	}
 
 	root := srv.Root(t)

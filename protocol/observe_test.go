@@ -77,8 +77,7 @@ func TestObserverIsToldWhatHappensInOrder(t *testing.T) {
 		one := hold("one")
 		impatient, cancel := context.WithTimeout(as("impatient"), 2*time.Second)
 		defer cancel()
-		_, err := l.Enter(impatient, suite.Request)
-		require.Error(t, err)
+		require.Error(t, suite.Err(l.Enter(impatient, suite.Request)))
 		told.require(t, event(protocol.EventWaiting, "impatient", nil, 0, nil),
 			event(protocol.EventAcquired, "impatient", nil, 2*time.Second, context.DeadlineExceeded))
 		require.NoError(t, one.Release(as("releaser")))

@@ -115,6 +115,5 @@ func TestTLSThatIsNotSafeIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 
-	_, err := protocol.TLSFiles{CA: "/nowhere/ca.pem"}.Dialer()
-	require.ErrorContains(t, err, "/nowhere/ca.pem")
+	require.ErrorContains(t, suite.Err(protocol.TLSFiles{CA: "/nowhere/ca.pem"}.Dialer()), "/nowhere/ca.pem")
 }

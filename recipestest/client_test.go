@@ -30,8 +30,7 @@ func TestClientHasASessionAndIsClosedWithTheTest(t *testing.T) {
 		require.Empty(t, f.errors)
 		require.Len(t, clients, 2)
 		for _, c := range clients {
-			_, err := c.Session(t.Context())
-			require.ErrorIs(t, err, protocol.ErrClosed)
+			require.ErrorIs(t, suite.Err(c.Session(t.Context())), protocol.ErrClosed)
 		}
 	})
 }

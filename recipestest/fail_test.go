@@ -47,8 +47,7 @@ func TestFailMeetsAnyOperationOfATransaction(t *testing.T) {
 		}
 
 		n.link.Fail(recipestest.OpMulti, n.root+"/a", int32(zkwire.CodeNoAuth), 1)
-		_, err := n.conn.Multi(ops...)
-		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.ErrorIs(t, suite.Err(n.conn.Multi(ops...)), zk.ErrNoAuth)
 		requireExists(t, n.conn, n.root+"/a", false)
 		suite.Got(n.conn.Multi(ops...))(t)
 	})
@@ -150,8 +149,7 @@ func TestConnIsClosedWithItsTest(t *testing.T) {
 		var conn *zk.Conn
 		require.Empty(t, run(t, func(tb testing.TB) {
 			conn = s.Conn(tb)
-			_, _, err := conn.Get("/")
-			require.NoError(tb, err)
+			suite.ReadAt(tb, conn.Get, "/")
 		}).errors)
 		_, _, err := conn.Get("/")
 		require.Error(t, err)
@@ -168,8 +166,7 @@ func TestFailPartRefusesOneOperationOfATransaction(t *testing.T) {
 		}
 
 		n.link.FailPart(3, int32(zkwire.CodeNoAuth))
-		_, err := n.conn.Multi(ops[:2]...)
-		require.NoError(t, err, "which has only two operations")
+		require.NoError(t, suite.Err(n.conn.Multi(ops[:2]...)), "which has only two operations")
 		require.NoError(t, n.conn.Delete(n.root+"/a", -1))
 		n.link.FailPart(2, int32(zkwire.CodeNodeExists))
 		for _, refused := range []struct {

@@ -58,9 +58,7 @@ func TestClientsGoOnAtTheFollowerThatIsLeft(t *testing.T) {
 		clients := map[string]*protocol.Client{"direct": s.Client(t, patient), "link": s.Link(t).Client(t, patient)}
 		leases := make(map[string]*lock.Lease)
 		for name, client := range clients {
-			var err error
-			leases[name], err = lock.New(client, root+"/"+name).Lock(t.Context())
-			require.NoError(t, err)
+			leases[name] = suite.Got(lock.New(client, root+"/"+name).Lock(t.Context()))(t)
 		}
 
 		for left := range 3 {

@@ -27,11 +27,9 @@ func TestCutIsNoticedByBothSidesAndHealed(t *testing.T) {
 		idle := suite.Got(n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second))(t)
 
 		n.link.Cut()
-		_, err := idle.Read(make([]byte, 1))
-		require.ErrorIs(t, err, syscall.ECONNRESET)
-		_, err = idle.Write([]byte{0})
-		require.ErrorIs(t, err, syscall.ECONNRESET)
-		_, err = n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
+		require.ErrorIs(t, suite.Err(idle.Read(make([]byte, 1))), syscall.ECONNRESET)
+		require.ErrorIs(t, suite.Err(idle.Write([]byte{0})), syscall.ECONNRESET)
+		_, err := n.link.Dial("tcp", n.server.ConnectString(), 10*time.Second)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		require.Error(t, attempt(n.conn, n.root))
 
@@ -82,8 +80,7 @@ func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 			require.NoError(t, c.Close())
 		}
 
-		_, err = idle.Write([]byte{0, 0, 0, 1, 0})
-		require.NoError(t, err, "a connection that has lost nothing goes on")
+		require.NoError(t, suite.Err(idle.Write([]byte{0, 0, 0, 1, 0})), "a connection that has lost nothing goes on")
 		suite.Wait(t, n.link.Answered(recipestest.OpConnect, 2))
 		requireExists(t, n.conn, n.root, false)
 		require.NoError(t, idle.Close())
@@ -325,8 +322,7 @@ func TestAtMayExpireTheSession(t *testing.T) {
 	onLink(t, 10*time.Second, func(t *testing.T, n network) {
 		session := n.conn.SessionID()
 		n.link.At(1, func() { n.server.ExpireSession(session) })
-		_, err := n.conn.Create(n.root, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-		require.Error(t, err)
+		require.Error(t, suite.Err(n.conn.Create(n.root, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
 		requireExists(t, n.direct, n.root, false)
 	})
 }
@@ -396,16 +392,13 @@ func TestServerHangsUpOnWhatIsNotZooKeeper(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link := s.Link(t)
 		c := suite.Got(link.Dial("tcp", s.ConnectString(), 10*time.Second))(t)
-		_, err := c.Write([]byte("GET / HTTP/1.1\r\n"))
-		require.Error(t, err)
-		_, err = c.Read(make([]byte, 1))
-		require.ErrorIs(t, err, syscall.ECONNRESET)
+		require.Error(t, suite.Err(c.Write([]byte("GET / HTTP/1.1\r\n"))))
+		require.ErrorIs(t, suite.Err(c.Read(make([]byte, 1))), syscall.ECONNRESET)
 
 		c = suite.Got(link.Dial("tcp", s.ConnectString(), 10*time.Second))(t)
-		_, err = c.Write([]byte{0, 0, 0, 1, 0}) // a handshake that is too short
+		_, err := c.Write([]byte{0, 0, 0, 1, 0}) // a handshake that is too short
 		require.NoError(t, err)
-		_, err = c.Read(make([]byte, 1))
-		require.Error(t, err)
+		require.Error(t, suite.Err(c.Read(make([]byte, 1))))
 		require.NoError(t, c.Close())
 	})
 }
@@ -451,8 +444,7 @@ func TestClosedConnSaysSo(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.ErrorIs(t, suite.Wait(t, failed), net.ErrClosed, "and not of a deadline that was taken back")
 		require.ErrorIs(t, c.Close(), net.ErrClosed)
-		_, err := c.Write([]byte{0})
-		require.ErrorIs(t, err, net.ErrClosed)
+		require.ErrorIs(t, suite.Err(c.Write([]byte{0})), net.ErrClosed)
 		require.ErrorIs(t, c.SetDeadline(time.Time{}), net.ErrClosed)
 	})
 }

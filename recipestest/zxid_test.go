@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -25,15 +26,13 @@ type speaker struct {
 // handshake connects and does the handshake, which claims to have seen zxid.
 func (s *speaker) handshake(dial func(string, string, time.Duration) (net.Conn, error), srv *recipestest.Server, zxid int64) {
 	var err error
-	s.conn, err = dial("tcp", srv.ConnectString(), 10*time.Second)
-	require.NoError(s.t, err)
+	s.conn = suite.Got(dial("tcp", srv.ConnectString(), 10*time.Second))(s.t)
 	password := append(s.granted.Password, make([]byte, zkwire.PasswordSize)...)
 	_, err = s.conn.Write(zkwire.AppendConnectRequest(nil, zkwire.ConnectRequest{
 		LastZxid: zxid, Timeout: 10 * time.Second, SessionID: s.granted.SessionID, Password: password[:zkwire.PasswordSize],
 	}))
 	require.NoError(s.t, err)
-	s.granted, err = zkwire.ParseConnectResponse(s.read(0))
-	require.NoError(s.t, err)
+	s.granted = suite.Got(zkwire.ParseConnectResponse(s.read(0)))(s.t)
 }
 
 // ask sends a request and returns the zxid of the answer, of which it leaves so many bytes unread.
@@ -46,17 +45,14 @@ func (s *speaker) ask(op recipestest.Op, body string, unread int) (zxid int64) {
 func (s *speaker) send(op recipestest.Op, body string) {
 	s.xid++
 	request := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: s.xid, Op: zkwire.Op(op)})
-	_, err := s.conn.Write(zkwire.SetLength(append(request, body...)))
-	require.NoError(s.t, err)
+	suite.Got(s.conn.Write(zkwire.SetLength(append(request, body...))))(s.t)
 }
 
 func (s *speaker) read(unread int) []byte {
 	var size [4]byte
-	_, err := io.ReadFull(s.conn, size[:])
-	require.NoError(s.t, err)
+	suite.Got(io.ReadFull(s.conn, size[:]))(s.t)
 	frame := make([]byte, int(binary.BigEndian.Uint32(size[:]))-unread)
-	_, err = io.ReadFull(s.conn, frame)
-	require.NoError(s.t, err)
+	suite.Got(io.ReadFull(s.conn, frame))(s.t)
 	return frame
 }
 
@@ -99,11 +95,9 @@ func TestSessionThatGoesBackInTimeFailsTheTest(t *testing.T) {
 					require.Positive(t, seen)
 					if !test.breaks {
 						require.NoError(t, s.conn.SetReadDeadline(time.Now()))
-						_, err := s.conn.Read(make([]byte, 1))
-						require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+						require.ErrorIs(t, suite.Err(s.conn.Read(make([]byte, 1))), os.ErrDeadlineExceeded)
 					}
-					link.Cut()
-					link.Heal()
+					suite.Blip(link)
 					s.handshake(dial, srv, seen-test.forget)
 					test.then(s)
 					require.NoError(t, s.conn.Close())

@@ -32,8 +32,7 @@ func TestReadLeaseTakesTheWritersPlace(t *testing.T) {
 		require.True(t, writing.Exclusive())
 		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
 		require.NoError(t, writing.Unlock(t.Context()), "does nothing")
-		_, err := writing.Downgrade(t.Context())
-		require.ErrorIs(t, err, protocol.ErrReleased)
+		require.ErrorIs(t, suite.Err(writing.Downgrade(t.Context())), protocol.ErrReleased)
 
 		line := suite.Await(t, 1, m.Contenders)
 		require.Equal(t, strings.ReplaceAll(writing.Node(), "write-", "read-"), line[0].Node)
@@ -42,8 +41,7 @@ func TestReadLeaseTakesTheWritersPlace(t *testing.T) {
 		same := suite.Must(t, reading.Downgrade)
 		require.Same(t, reading, same, "a read lease is returned as it is")
 		suite.Unlock(t, reading)
-		_, err = reading.Downgrade(t.Context())
-		require.ErrorIs(t, err, protocol.ErrReleased)
+		require.ErrorIs(t, suite.Err(reading.Downgrade(t.Context())), protocol.ErrReleased)
 	})
 }
 
@@ -73,8 +71,7 @@ func TestDowngradeOfUnknownOutcomeSaysSo(t *testing.T) {
 		writing := must(t, write, m)
 		link.Fail(recipestest.OpMulti, "", connectionLoss, 1)
 		link.Fail(recipestest.OpExists, "", noAuth, 1)
-		_, err := writing.Downgrade(t.Context())
-		require.ErrorIs(t, err, protocol.ErrUncertain)
+		require.ErrorIs(t, suite.Err(writing.Downgrade(t.Context())), protocol.ErrUncertain)
 		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
 		suite.Await(t, 0, m.Contenders)
 	})

@@ -47,8 +47,7 @@ func TestReadersOfAProcessShareOneNode(t *testing.T) {
 		before := link.Count(recipestest.OpAny)
 		leases := append(readAll(t, m, 10), suite.Must(t, m.TryRLock))
 		require.Equal(t, before, link.Count(recipestest.OpAny))
-		_, err := m.TryLock(t.Context())
-		require.ErrorIs(t, err, rwlock.ErrLocked)
+		require.ErrorIs(t, suite.Err(m.TryLock(t.Context())), rwlock.ErrLocked)
 		leases = append(leases, must(t, read, m))
 		before = link.Count(recipestest.OpAny)
 		for _, l := range leases {
@@ -63,8 +62,7 @@ func TestReadersOfAProcessShareOneNode(t *testing.T) {
 		for _, l := range leases {
 			require.NoError(t, l.Err())
 		}
-		_, err = other.TryLock(t.Context())
-		require.ErrorIs(t, err, rwlock.ErrLocked)
+		require.ErrorIs(t, suite.Err(other.TryLock(t.Context())), rwlock.ErrLocked)
 		suite.Unlock(t, leases...)
 		require.Equal(t, before+1, link.Count(recipestest.OpAny), "the node's deletion")
 		suite.Unlock(t, must(t, write, other))
@@ -80,8 +78,7 @@ func TestReaderThatGivesUpLeavesTheNodeToTheOthers(t *testing.T) {
 			quitter := waiting(ctx, m, 1)[0]
 			giveUp()
 			require.Nil(t, suite.Wait(t, quitter))
-			_, err := m.RLock(suite.Within(t, time.Millisecond))
-			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorIs(t, suite.Err(m.RLock(suite.Within(t, time.Millisecond))), context.DeadlineExceeded)
 		}
 
 		ctx, giveUp := context.WithCancel(t.Context())
@@ -138,8 +135,7 @@ func TestReaderLinesUpBehindAWriterOfItsProcess(t *testing.T) {
 		behind := waiting(t.Context(), m, 4)
 		line := suite.Await(t, 3, other.Contenders)
 		require.True(t, line[1].Exclusive)
-		_, err := m.TryRLock(t.Context())
-		require.ErrorIs(t, err, rwlock.ErrLocked)
+		require.ErrorIs(t, suite.Err(m.TryRLock(t.Context())), rwlock.ErrLocked)
 		suite.Unlock(t, reading)
 		writing := granted(t, writer)
 		for _, b := range behind {

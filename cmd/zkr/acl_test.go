@@ -5,12 +5,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestACLIsReadAsZooKeepersShellDoes(t *testing.T) {
-	acl, err := parseACL("world:anyone:r,digest:user:aGFzaA=:cdrwa,ip:10.0.0.0/8:rw")
-	require.NoError(t, err)
+	acl := suite.Got(parseACL("world:anyone:r,digest:user:aGFzaA=:cdrwa,ip:10.0.0.0/8:rw"))(t)
 	assert.Equal(t, []zk.ACL{
 		{Perms: zk.PermRead, Scheme: "world", ID: "anyone"},
 		{Perms: zk.PermAll, Scheme: "digest", ID: "user:aGFzaA="},
@@ -18,7 +18,6 @@ func TestACLIsReadAsZooKeepersShellDoes(t *testing.T) {
 	}, acl)
 
 	for _, bad := range []string{"x", "world:anyone", "world:anyone:", "world:anyone:z", ":a:r", "open,"} {
-		_, err := parseACL(bad)
-		assert.Error(t, err, bad)
+		assert.Error(t, suite.Err(parseACL(bad)), bad)
 	}
 }

@@ -41,8 +41,7 @@ func TestACLNeverStandsForMoreIdentitiesThanWereGiven(t *testing.T) {
 	for acl, want := range map[string]int{"": 1, "creator": 1, "read": 2, "open": 1} {
 		path := root + "/" + "acl" + acl
 		succeed(t, s.ConnectString(), "--auth", "digest:me:secret", "--acl", acl, "barrier", "set", path)
-		got, _, err := me.Conn().GetACL(path)
-		require.NoError(t, err)
+		got := suite.ReadAt(t, me.Conn().GetACL, path)
 		assert.Len(t, got, want, acl)
 		for _, entry := range got {
 			assert.NotEqual(t, "auth", entry.Scheme)
@@ -59,13 +58,10 @@ func TestClientsAreToldOrUnknown(t *testing.T) {
 		suite.Must(t, lock.New(client(t, s), path).Lock)
 		// Does this server answer the word cons at all?
 		servers, _, _ := strings.Cut(s.ConnectString(), "/")
-		conn, err := net.Dial("tcp", strings.Split(servers, ",")[0])
-		require.NoError(t, err)
+		conn := suite.Got(net.Dial("tcp", strings.Split(servers, ",")[0]))(t)
 		defer conn.Close()
-		_, err = conn.Write([]byte("cons"))
-		require.NoError(t, err)
-		answer, err := io.ReadAll(conn)
-		require.NoError(t, err)
+		suite.Got(conn.Write([]byte("cons")))(t)
+		answer := suite.Got(io.ReadAll(conn))(t)
 		told := `heard [0-9.ms]+ ago from \S+; without a word it goes by 20`
 		if strings.Contains(string(answer), "whitelist") {
 			told = `whether it is alive is unknown: \S+ does not tell: the word cons is closed`

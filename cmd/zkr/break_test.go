@@ -18,14 +18,11 @@ func TestBreakSparesTheNextMemberOfAName(t *testing.T) {
 	s := recipestest.Start(t)
 	root, c := s.Root(t), client(t, s)
 	g := group.New(c, root+"/group")
-	member, err := g.Join(t.Context(), "me", nil)
-	require.NoError(t, err)
+	member := suite.Got(g.Join(t.Context(), "me", nil))(t)
 	// The survey shows the first member, and another member has the name by now.
-	p, err := survey.Look(t.Context(), c, root+"/group", survey.Limits{})
-	require.NoError(t, err)
+	p := suite.Got(survey.Look(t.Context(), c, root+"/group", survey.Limits{}))(t)
 	require.NoError(t, member.Leave(t.Context()))
-	next, err := g.Join(t.Context(), "me", nil)
-	require.NoError(t, err)
+	next := suite.Got(g.Join(t.Context(), "me", nil))(t)
 
 	require.NoError(t, breakContender(t.Context(), c, p, p.Find("me"), ""))
 	peers := suite.Must(t, g.Members)
@@ -41,21 +38,17 @@ func TestReasonIsWhatTheNodeHasLast(t *testing.T) {
 	path, c := s.Root(t)+"/lock", client(t, s)
 	lease := suite.Must(t, lock.New(c, path).Lock)
 	session := suite.Session(t, c)
-	_, err := session.Conn().SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)
-	require.NoError(t, err)
+	suite.Got(session.Conn().SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermDelete), -1))(t)
 	r := inProcess(t, s.ConnectString(), "", "break", path, lease.Node(), "--yes", "--reason", "host is\x1b dead")
 	assert.Equal(t, exitRefused, r.status, r.stderr)
-	data, _, err := session.Get(t.Context(), path+"/"+lease.Node())
-	require.NoError(t, err)
+	data, _ := suite.Get(t, c, path+"/"+lease.Node())
 	assert.Regexp(t, `^{"broken_by":".*","host":".*","reason":"host is\\u001b dead","zkrecipes":1}\s*$`, string(data))
 
 	// The holder still understands what is asked for.
 	succeed(t, s.ConnectString(), "revoke", path, lease.Node(), "--yes", "--reason", "deployment")
-	data, _, err = session.Get(t.Context(), path+"/"+lease.Node())
-	require.NoError(t, err)
+	data, _ = suite.Get(t, c, path+"/"+lease.Node())
 	assert.Contains(t, string(data), `"reason":"deployment"`)
 	suite.Wait(t, lease.Revoked())
 
-	_, err = session.Conn().SetACL(path, zk.WorldACL(zk.PermAll), -1)
-	require.NoError(t, err)
+	suite.Got(session.Conn().SetACL(path, zk.WorldACL(zk.PermAll), -1))(t)
 }

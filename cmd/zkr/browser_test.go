@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 // browsing is how long anything that a browser does may take. To start, it takes long on a busy
@@ -99,8 +101,7 @@ func (p *tab) shortcut(key string) {
 	for _, event := range []input.DispatchKeyEventParams{
 		{Type: input.DispatchKeyEventTypeKeyDown, Key: key, Text: key}, {Type: input.DispatchKeyEventTypeKeyUp, Key: key},
 	} {
-		_, err := chromedp.Call(p.ctx, input.DispatchKeyEvent, event)
-		require.NoError(p.t, err)
+		suite.Got(chromedp.Call(p.ctx, input.DispatchKeyEvent, event))(p.t)
 	}
 }
 
@@ -150,8 +151,7 @@ func page(t *testing.T, servers string, args ...string) string {
 // linkTo returns a link to a page, and the address at which a browser reaches the page over it.
 func linkTo(t *testing.T, page string) (l *pageLink, address string) {
 	t.Helper()
-	target, err := url.Parse(page)
-	require.NoError(t, err)
+	target := suite.Got(url.Parse(page))(t)
 	server := httptest.NewUnstartedServer(httputil.NewSingleHostReverseProxy(target))
 	l = &pageLink{Listener: server.Listener}
 	l.silence()

@@ -92,8 +92,7 @@ func TestTenProcessesWriteOneFile(t *testing.T) {
 // checkLog fails if an entry is lost, or comes in between another one.
 func checkLog(t *testing.T, file string, completed map[string]bool) {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	require.NoError(t, err)
+	content := suite.Got(os.ReadFile(file))(t)
 	ended := make(map[string]bool)
 	current, count := "", 0
 	// Entries must be whole and in one order, and counters must grow.
@@ -104,8 +103,7 @@ func checkLog(t *testing.T, file string, completed map[string]bool) {
 			current = name
 			continue
 		}
-		_, err := fmt.Sscanf(line, "end %s %d\n", &name, &n)
-		require.NoError(t, err, "a torn line: %q", line)
+		require.NoError(t, suite.Err(fmt.Sscanf(line, "end %s %d\n", &name, &n)), "a torn line: %q", line)
 		require.Equal(t, current, name, "an end in the entry of another run:\n%s", content)
 		require.Greater(t, n, count, "a counter that was read before another run has written it:\n%s", content)
 		count = n

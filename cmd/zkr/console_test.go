@@ -26,8 +26,7 @@ type console struct {
 func onTerminal(t *testing.T, servers string, args ...string) console {
 	t.Helper()
 	cmd := zkr(t, servers, args...)
-	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 10, Cols: 120})
-	require.NoError(t, err)
+	f := suite.Got(pty.StartWithSize(cmd, &pty.Winsize{Rows: 10, Cols: 120}))(t)
 	t.Cleanup(func() { f.Close() })
 	screen := newStream()
 	shown := suite.Later(func() error { _, err := io.Copy(screen, f); return err })

@@ -87,8 +87,7 @@ func TestStandardErrorThatNobodyReadsChangesNothing(t *testing.T) {
 			// zkr notes its wait on stderr, where the write can block or raise SIGPIPE.
 			time.Sleep(quiet + 200*time.Millisecond) // the note of the wait
 			require.NoError(t, lease.Unlock(suite.Lasting(t)))
-			_, err = out.Read(make([]byte, 1))
-			require.NoError(t, err, "zkr was ended by its own note")
+			require.NoError(t, suite.Err(out.Read(make([]byte, 1))), "zkr was ended by its own note")
 			m := lock.New(s.Client(t), path)
 			line := suite.Must(t, m.Contenders)
 			require.NoError(t, m.Revoke(suite.Lasting(t), line[0].Node))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 // What the documents of the repository tell users to type has to exist: commands and flags.
@@ -18,8 +20,7 @@ func TestDocumentsNameCommandsAndFlagsThatExist(t *testing.T) {
 
 	found := 0
 	for _, doc := range documents(t) {
-		text, err := os.ReadFile(doc)
-		require.NoError(t, err)
+		text := suite.Got(os.ReadFile(doc))(t)
 		for _, match := range typed.FindAllStringSubmatch(string(text), -1) {
 			found++
 			checkCommand(t, strings.Fields(match[1]+match[2]+match[3]), doc+": "+match[0])
@@ -66,10 +67,8 @@ func documents(t *testing.T) (found []string) {
 // tests or transcripts of each promise, or says that it isn't a promise (a limit of a promise, or
 // advice).
 func TestEachPromiseOfThePageHasATest(t *testing.T) {
-	page, err := os.ReadFile("../../docs/zkr.md")
-	require.NoError(t, err)
-	list, err := os.ReadFile("testdata/promises.txt")
-	require.NoError(t, err)
+	page := suite.Got(os.ReadFile("../../docs/zkr.md"))(t)
+	list := suite.Got(os.ReadFile("testdata/promises.txt"))(t)
 	tests := testsOf(t, "../..")
 
 	// The list names tests and transcripts that exist.

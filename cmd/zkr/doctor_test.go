@@ -60,8 +60,7 @@ func TestDoctorExaminesAServer(t *testing.T) {
 		requireSound(t, findings, status)
 		require.Len(t, findings, 14)
 		var requests int
-		_, err := fmt.Sscanf(findings["requests"].Found, "%d requests", &requests)
-		require.NoError(t, err)
+		suite.Got(fmt.Sscanf(findings["requests"].Found, "%d requests", &requests))(t)
 		assert.LessOrEqual(t, requests, 200, "doctor hurts nobody")
 		assert.Greater(t, requests, 50)
 		assert.Equal(t, doctor.OK, findings["one ensemble"].Status, findings["one ensemble"])
@@ -75,8 +74,7 @@ func TestDoctorExaminesAServer(t *testing.T) {
 		assert.NotEmpty(t, findings["cost"])
 		assert.Contains(t, findings["clocks"].Found, "rates differ by")
 
-		stat, err := suite.Session(t, client(t, s)).Exists(t.Context(), root)
-		require.NoError(t, err)
+		stat := suite.Got(suite.Session(t, client(t, s)).Exists(t.Context(), root))(t)
 		if stat != nil {
 			assert.Zero(t, stat.NumChildren, "what doctor wrote is gone")
 		}
@@ -140,8 +138,7 @@ func TestDoctorFailsOnAMistypedChroot(t *testing.T) {
 	findings, status := examine(t, s.ConnectString()+"/ap")
 	require.Equal(t, exitFailed, status)
 	require.Equal(t, doctor.Fail, findings["chroot"].Status)
-	stat, err := suite.Session(t, c).Exists(t.Context(), "/ap")
-	require.NoError(t, err)
+	stat := suite.Got(suite.Session(t, c).Exists(t.Context(), "/ap"))(t)
 	require.Nil(t, stat, "it was not created")
 	findings, status = examine(t, s.ConnectString()+"/app")
 	requireSound(t, findings, status)
@@ -184,8 +181,7 @@ func TestDoctorWarnsOfQuotasAndOfManyEphemeralNodes(t *testing.T) {
 		{"/zookeeper/quota/roomy/zookeeper_limits", "count=10,bytes=-1=;byteHardLimit=1000;countHardLimit=-1"},
 		{"/zookeeper/quota/roomy/zookeeper_stats", "count=1,bytes=0"},
 	} {
-		_, err := session.Conn().Create(node.path, []byte(node.data), 0, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
+		suite.Got(session.Conn().Create(node.path, []byte(node.data), 0, zk.WorldACL(zk.PermAll)))(t)
 	}
 	for i := range 8 {
 		require.NoError(t, session.Create(t.Context(), fmt.Sprintf("/full/%d", i), nil, 0))

@@ -44,8 +44,7 @@ func TestLeaderNamesTheNextOne(t *testing.T) {
 		path := s.Root(t) + "/leader"
 		a := start(t, zkr(t, s.ConnectString(), "elect", path, "--resign-to", "web-3", "--", "sh", "-c", `echo $$; exec sleep 1000`))
 		a.pids()
-		p, err := survey.Look(suite.Lasting(t), client(t, s), path, survey.Limits{})
-		require.NoError(t, err)
+		p := suite.Got(survey.Look(suite.Lasting(t), client(t, s), path, survey.Limits{}))(t)
 		assert.Equal(t, "election", p.Kind())
 		// Two candidates come, and the later candidate is the named successor.
 		next := make(chan string, 2)

@@ -45,8 +45,7 @@ func startFamily(t *testing.T, servers, path, timeout string) (*process, []int) 
 // lockNow waits for the lock at path.
 func lockNow(t *testing.T, s *recipestest.Server, path string) *lock.Lease {
 	t.Helper()
-	lease, err := lock.New(s.Client(t), path).Lock(suite.Within(t, hang))
-	require.NoError(t, err)
+	lease := suite.Got(lock.New(s.Client(t), path).Lock(suite.Within(t, hang)))(t)
 	return lease
 }
 
@@ -127,8 +126,7 @@ func TestSignalsAndRevocationsReachTheCommand(t *testing.T) {
 			}, 7},
 			"short break, which costs nothing": {func(p *process, _ *lock.Mutex, link *recipestest.Link) {
 				again := link.Answered(recipestest.OpConnect, 1) // when the session has resumed
-				link.Cut()
-				link.Heal()
+				suite.Blip(link)
 				suite.Wait(t, again)
 				p.signal(syscall.SIGUSR1)
 			}, 5},
@@ -159,8 +157,7 @@ func TestSignalEndsAWait(t *testing.T) {
 func awaitContenders(t *testing.T, s *recipestest.Server, path string, n int) {
 	t.Helper()
 	c := s.Client(t)
-	session, err := recipe.SessionOf(suite.Lasting(t), c)
-	require.NoError(t, err)
+	session := suite.Got(recipe.SessionOf(suite.Lasting(t), c))(t)
 	require.NoError(t, session.WaitChildren(suite.Lasting(t), path, func(names []string) bool { return len(names) == n }))
 }
 
@@ -194,8 +191,7 @@ func TestKilledGuardTakesTheCommandAlong(t *testing.T) {
 		path := s.Root(t) + "/lock"
 		p, pids := startFamily(t, s.ConnectString(), path, long)
 		guard := p.guard(pids[0])
-		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", guard))
-		require.NoError(t, err)
+		name := suite.Got(os.ReadFile(fmt.Sprintf("/proc/%d/comm", guard)))(t)
 		assert.Equal(t, "zkr-guard\n", string(name))
 		require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
 		assert.Equal(t, exitSignal+9, p.status())
@@ -297,8 +293,7 @@ func TestNodeSaysWhoHoldsAndSinceWhen(t *testing.T) {
 	me := s.Client(t, protocol.WithAuth("digest", []byte("me:secret")))
 	holder := func(ok func(survey.Contender) bool) survey.Contender {
 		for {
-			found, err := survey.Look(suite.Lasting(t), me, path, survey.Limits{})
-			require.NoError(t, err)
+			found := suite.Got(survey.Look(suite.Lasting(t), me, path, survey.Limits{}))(t)
 			if c := found.Contenders[0]; ok(c) {
 				return c
 			}
@@ -324,8 +319,7 @@ func TestRunOfAOnceSaysSinceWhen(t *testing.T) {
 	start(t, zkr(t, s.ConnectString(), "once", path, "key", "--", "sh", "-c", "echo $$; exec sleep 1000")).pids()
 	c := client(t, s)
 	suite.Soon(t, func() bool {
-		p, err := survey.Look(suite.Lasting(t), c, path, survey.Limits{})
-		require.NoError(t, err)
+		p := suite.Got(survey.Look(suite.Lasting(t), c, path, survey.Limits{}))(t)
 		return !p.Contenders[0].Held.IsZero()
 	}, "since when")
 }
@@ -368,7 +362,6 @@ func TestUpdateDoesNotWaitForWhatItsCommandHasLeft(t *testing.T) {
 	assert.Contains(t, outOfTime, r.status, r.stderr)
 	succeed(t, s.ConnectString(), "value", "update", path, "--", "sh", "-c", "echo 7; cat "+fifo+" &")
 	assert.Equal(t, "7\n", succeed(t, s.ConnectString(), "value", "get", path))
-	end, err := os.OpenFile(fifo, os.O_RDWR, 0)
-	require.NoError(t, err)
+	end := suite.Got(os.OpenFile(fifo, os.O_RDWR, 0))(t)
 	require.NoError(t, end.Close())
 }

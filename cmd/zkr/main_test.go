@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 // zkr returns a process of zkr that has yet to be started.
 func zkr(t *testing.T, servers string, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := suite.Got(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	cmd.Env = append(os.Environ(), "ZKR_TEST_MAIN=1", "ZKR_SERVERS="+servers, "GORACE=atexit_sleep_ms=0")
 	return cmd

@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/barrier"
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/group"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/queue"
@@ -23,25 +24,19 @@ import (
 // The commands that answer an operator's questions in docs/zkr.md are run as they stand there.
 // Commands that run for long, or end or start something, are left out.
 func TestOperatorsQuestionsHaveAnswers(t *testing.T) {
-	text, err := os.ReadFile("../../docs/zkr.md")
-	require.NoError(t, err)
+	text := suite.Got(os.ReadFile("../../docs/zkr.md"))(t)
 	questions := regexp.MustCompile("(?m)^\\| (.*) \\| `zkr (.*)` \\|$").FindAllStringSubmatch(string(text), -1)
 	require.Greater(t, len(questions), 40)
 
 	s := recipestest.Start(t)
 	c := client(t, s)
-	_, err = lock.New(c, "/locks/backup").Lock(t.Context())
-	require.NoError(t, err)
-	_, err = queue.New(c, "/queues/mail").Offer(t.Context(), []byte("hello"))
-	require.NoError(t, err)
-	_, err = election.New(c, "/services/billing").Campaign(t.Context(), []byte("billing-1"))
-	require.NoError(t, err)
-	_, err = group.New(c, "/services/search").Join(t.Context(), "host-4", nil)
-	require.NoError(t, err)
+	suite.Got(lock.New(c, "/locks/backup").Lock(t.Context()))(t)
+	suite.Got(queue.New(c, "/queues/mail").Offer(t.Context(), []byte("hello")))(t)
+	suite.Got(election.New(c, "/services/billing").Campaign(t.Context(), []byte("billing-1")))(t)
+	suite.Got(group.New(c, "/services/search").Join(t.Context(), "host-4", nil))(t)
 	require.NoError(t, barrier.New(c, "/barriers/migration").Set(t.Context()))
-	_, err = semaphore.New(c, "/limits/export", 4).Acquire(t.Context())
-	require.NoError(t, err)
-	_, err = once.New(c, "/jobs/report").Do(t.Context(), "2030-01-31", func(context.Context, *once.Run) error { return nil })
+	suite.Got(semaphore.New(c, "/limits/export", 4).Acquire(t.Context()))(t)
+	_, err := once.New(c, "/jobs/report").Do(t.Context(), "2030-01-31", func(context.Context, *once.Run) error { return nil })
 	require.NoError(t, err)
 
 	runs := regexp.MustCompile(`watch|^(ui|exporter|hold|once /|doctor|--tls)|await|^lock /|^(break|revoke|queue free|queue remove)`)

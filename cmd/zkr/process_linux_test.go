@@ -124,8 +124,7 @@ func (p *process) pids() []int {
 	p.t.Helper()
 	var all []int
 	for _, word := range strings.Fields(p.line()) {
-		pid, err := strconv.Atoi(word)
-		require.NoError(p.t, err)
+		pid := suite.Got(strconv.Atoi(word))(p.t)
 		all = append(all, pid)
 	}
 	return all
@@ -204,8 +203,7 @@ func requireGoneBeforeGrant(t *testing.T, s *recipestest.Server, path string, pi
 // network returns the address of a TCP port that leads through link, for other processes.
 func network(t *testing.T, s *recipestest.Server, link *recipestest.Link) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := suite.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var all sync.WaitGroup
 	t.Cleanup(func() {
 		listener.Close()

@@ -31,10 +31,8 @@ func furnish(t *testing.T, s *recipestest.Server, root string) {
 	}
 
 	suite.Must(t, semaphore.New(c.With(protocol.WithOwnerData(nil)), root+"/permits", 3).Acquire)
-	_, err := queue.New(c, root+"/queue").Offer(t.Context(), []byte("x"))
-	require.NoError(t, err)
-	_, err = group.New(c, root+"/group").Join(t.Context(), "host-4", []byte("here"))
-	require.NoError(t, err)
+	suite.Got(queue.New(c, root+"/queue").Offer(t.Context(), []byte("x")))(t)
+	suite.Got(group.New(c, root+"/group").Join(t.Context(), "host-4", []byte("here")))(t)
 	succeed(t, s.ConnectString(), "barrier", "set", root+"/set")
 }
 

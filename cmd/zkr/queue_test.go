@@ -62,12 +62,10 @@ func TestKilledTakeLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 
 	cmd := zkr(t, s.ConnectString(), "queue", "take", path)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := suite.Got(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	// The command has begun to print, and blocks because the pipe is full.
-	_, err = out.Read(make([]byte, 1))
-	require.NoError(t, err)
+	suite.Got(out.Read(make([]byte, 1)))(t)
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
 
@@ -93,8 +91,7 @@ func TestElementsWithAPriorityAreSeen(t *testing.T) {
 	path, servers := s.Root(t)+"/queue", s.ConnectString()
 	q := queue.New(client(t, s), path, queue.WithPriorities())
 	for _, priority := range []int{200, 1, 7} {
-		_, err := q.OfferPriority(t.Context(), priority, []byte{byte(priority)})
-		require.NoError(t, err)
+		suite.Got(q.OfferPriority(t.Context(), priority, []byte{byte(priority)}))(t)
 	}
 	succeed(t, servers, "queue", "offer", path, "plain")
 	assert.Equal(t, "4\n", succeed(t, servers, "queue", "len", path))
@@ -107,8 +104,7 @@ func TestElementsWithAPriorityAreSeen(t *testing.T) {
 func TestTimesThatAreMadeUpAreLeftOut(t *testing.T) {
 	s := recipestest.Start(t)
 	path, servers, c := s.Root(t)+"/queue", s.ConnectString(), client(t, s)
-	later, err := queue.New(c, path).OfferAfter(t.Context(), time.Hour, nil)
-	require.NoError(t, err)
+	later := suite.Got(queue.New(c, path).OfferAfter(t.Context(), time.Hour, nil))(t)
 	node := regexp.MustCompile(`/\S+` + later).FindString(s.Dump(path))
 	for i, since := range []string{"9223372036854775807", "-9223372036854775808"} {
 		record := []byte(`{"since":` + since + "}\n")

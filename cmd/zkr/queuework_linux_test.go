@@ -19,8 +19,7 @@ func TestWorkRunsACommandForEachElement(t *testing.T) {
 		path := s.Root(t) + "/queue"
 		q := queue.New(s.Client(t), path)
 		for _, text := range []string{"a", "b", "c"} {
-			_, err := q.Offer(suite.Lasting(t), []byte(text))
-			require.NoError(t, err)
+			suite.Got(q.Offer(suite.Lasting(t), []byte(text)))(t)
 		}
 
 		// The first attempt at b fails.
@@ -39,8 +38,7 @@ func TestSignalEndsWorkAndGivesTheElementBack(t *testing.T) {
 	s := recipestest.Start(t)
 	path := s.Root(t) + "/queue"
 	q := queue.New(s.Client(t), path)
-	_, err := q.Offer(suite.Lasting(t), []byte("a"))
-	require.NoError(t, err)
+	suite.Got(q.Offer(suite.Lasting(t), []byte("a")))(t)
 	p := start(t, zkr(t, s.ConnectString(), "queue", "work", "--workers", "3", path, "--",
 		"sh", "-c", `echo $$; exec sleep 1000`))
 	pids := p.pids()
@@ -56,8 +54,7 @@ func TestFreedElementEndsItsCommandAndWorkGoesOn(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		path := s.Root(t) + "/queue"
 		q := queue.New(s.Client(t), path)
-		id, err := q.Offer(suite.Lasting(t), []byte("a"))
-		require.NoError(t, err)
+		id := suite.Got(q.Offer(suite.Lasting(t), []byte("a")))(t)
 		p := start(t, zkr(t, s.ConnectString(), "queue", "work", path, "--",
 			"sh", "-c", `echo $$; trap "" TERM; [ $ZKR_ATTEMPT = 2 ] || while :; do sleep 1; done`))
 		pids := p.pids()

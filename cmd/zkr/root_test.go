@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestHelpStandsAlone(t *testing.T) {
@@ -50,26 +52,22 @@ func TestManualPageHasAllHelp(t *testing.T) {
 
 // The units and the image that are given to others run commands that exist.
 func TestDeployedFilesRunWhatExists(t *testing.T) {
-	units, err := filepath.Glob("deploy/*.service")
-	require.NoError(t, err)
+	units := suite.Got(filepath.Glob("deploy/*.service"))(t)
 	require.NotEmpty(t, units)
 	for _, unit := range units {
-		text, err := os.ReadFile(unit)
-		require.NoError(t, err)
+		text := suite.Got(os.ReadFile(unit))(t)
 		run := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/zkr (.*)$`).FindStringSubmatch(string(text))
 		require.NotNil(t, run, unit)
 		checkCommand(t, strings.Fields(run[1]), unit)
 		assert.Contains(t, string(text), "\nKillMode=mixed\n", "the command gets one SIGTERM")
 	}
-	image, err := os.ReadFile("deploy/Dockerfile")
-	require.NoError(t, err)
+	image := suite.Got(os.ReadFile("deploy/Dockerfile"))(t)
 	assert.Contains(t, string(image), `ENTRYPOINT ["/zkr"]`)
 	assert.Contains(t, string(image), "CGO_ENABLED=0 go build -C cmd/zkr", "nothing else is in the image")
 }
 
 func TestExitStatusesAreThoseOfTheDocumentation(t *testing.T) {
-	page, err := os.ReadFile("../../docs/zkr.md")
-	require.NoError(t, err)
+	page := suite.Got(os.ReadFile("../../docs/zkr.md"))(t)
 	table := regexp.MustCompile(`(?s)\n## Exit statuses\n.*?\n## `).FindString(string(page))
 	for _, status := range []int{exitUsage, exitUnreachable, exitFailed, exitUnknown, exitBusy, exitLost, exitRefused, exitCertificate, exitTimedOut,
 		exitCannotRun, exitNotFound, exitSignal} {

@@ -10,6 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 // A server must survive connections that take all descriptors, also when it has to replace its data
@@ -18,12 +20,10 @@ func TestServerOutlivesManyConnections(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--listen", "127.0.0.1:0", "--data", dir)
 	c := dialServer(t, s.address)
-	_, err := c.Create("/a", nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
+	suite.Got(c.Create("/a", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	write := func(from, to int32) {
 		for i := from; i < to; i++ {
-			_, err := c.Set("/a", make([]byte, 1_000_000), i)
-			require.NoError(t, err, "%s", &s.stderr)
+			require.NoError(t, suite.Err(c.Set("/a", make([]byte, 1_000_000), i)), "%s", &s.stderr)
 		}
 	}
 	write(0, 66) // the file is replaced at 67 MB
@@ -33,8 +33,7 @@ func TestServerOutlivesManyConnections(t *testing.T) {
 	require.NoError(t, err)
 	defer waits.Close()
 	write(66, 70)
-	info, err := os.Stat(filepath.Join(dir, "data"))
-	require.NoError(t, err)
+	info := suite.Got(os.Stat(filepath.Join(dir, "data")))(t)
 	require.Greater(t, info.Size(), int64(70_000_000), "there was a descriptor for another file")
 	require.Equal(t, -1, s.end(t, syscall.SIGKILL))
 

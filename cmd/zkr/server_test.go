@@ -15,6 +15,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 // A devServer is a process of zkr server.
@@ -30,8 +32,7 @@ func serve(t *testing.T, args ...string) *devServer {
 	t.Helper()
 	s := &devServer{cmd: zkr(t, "", append([]string{"server"}, args...)...)}
 	s.cmd.Stderr = &s.stderr
-	out, err := s.cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := suite.Got(s.cmd.StdoutPipe())(t)
 	require.NoError(t, s.cmd.Start())
 	t.Cleanup(func() { s.end(t, syscall.SIGKILL) })
 
@@ -133,8 +134,7 @@ func TestServerKeepsItsData(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--listen", ownHost(), "--data", dir)
 	c := dialServer(t, s.address)
-	_, err := c.Create("/mine", []byte("0"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
+	suite.Got(c.Create("/mine", []byte("0"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))(t)
 	session := c.SessionID()
 
 	// However the server ends, its data and sessions are there again.
@@ -151,8 +151,7 @@ func TestServerKeepsItsData(t *testing.T) {
 		require.EqualValues(t, version, stat.Version)
 		require.Equal(t, session, stat.EphemeralOwner)
 		require.Equal(t, session, c.SessionID())
-		_, err := c.Set("/mine", nil, stat.Version)
-		require.NoError(t, err)
+		suite.Got(c.Set("/mine", nil, stat.Version))(t)
 	}
 }
 
@@ -160,8 +159,7 @@ func TestServerWithoutDataTellsClientsThatTheirSessionHasExpired(t *testing.T) {
 	s := serve(t, "--listen", ownHost())
 	c := dialServer(t, s.address)
 	for range 20 {
-		_, err := c.Create("/n-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
+		suite.Got(c.Create("/n-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll)))(t)
 	}
 	session := c.SessionID()
 

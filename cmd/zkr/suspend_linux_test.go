@@ -26,8 +26,7 @@ const jobControl = `
 // startInShell is like startOnTerminal, for a zkr that is a job of a shell.
 func startInShell(t *testing.T, s *recipestest.Server, shell, timeout, path, script string) (*process, *os.File) {
 	t.Helper()
-	bash, err := exec.LookPath("bash")
-	require.NoError(t, err)
+	bash := suite.Got(exec.LookPath("bash"))(t)
 	cmd := zkr(t, s.ConnectString(), "lock", "--timeout", timeout, path, "--", "sh", "-c", script)
 	cmd.Args = append([]string{bash, "-ic", shell, "shell", cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = bash
@@ -64,8 +63,7 @@ func TestSuspendedCommandGoesOnWithItsLock(t *testing.T) {
 			press(t, terminal, "\x1a")
 			require.Equal(t, suspended, p.line())
 			awaitState(t, pid, true)
-			_, err := lock.New(s.Client(t), path).TryLock(suite.Lasting(t))
-			require.ErrorIs(t, err, lock.ErrLocked)
+			require.ErrorIs(t, suite.Err(lock.New(s.Client(t), path).TryLock(suite.Lasting(t))), lock.ErrLocked)
 
 			// fg lets it go on, with its lock.
 			press(t, terminal, "\n")

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -39,8 +40,7 @@ func startWithTerminal(t *testing.T, cmd *exec.Cmd) (*process, *os.File) {
 // press sends what the keys of a terminal send.
 func press(t *testing.T, terminal *os.File, keys string) {
 	t.Helper()
-	_, err := terminal.WriteString(keys)
-	require.NoError(t, err)
+	suite.Got(terminal.WriteString(keys))(t)
 }
 
 func TestCommandReadsFromTheTerminal(t *testing.T) {
@@ -91,11 +91,9 @@ func TestWaitOnATerminalSaysForWhom(t *testing.T) {
 	for line, began := "", time.Now(); !holder.MatchString(line); {
 		require.Less(t, time.Since(began), hang, line)
 		cmd = zkr(t, s.ConnectString(), "lock", path, "--", "true")
-		out, err := cmd.StderrPipe()
-		require.NoError(t, err)
+		out := suite.Got(cmd.StderrPipe())(t)
 		require.NoError(t, cmd.Start())
-		line, err = bufio.NewReader(out).ReadString('\n')
-		require.NoError(t, err)
+		line = suite.Got(bufio.NewReader(out).ReadString('\n'))(t)
 	}
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.NoError(t, cmd.Wait())

@@ -18,8 +18,7 @@ func TestTLSFiles(t *testing.T) {
 	authority := suite.NewAuthority(t)
 	own := authority.Files(t, t.TempDir(), "zkr") // the server has the same certificate, for localhost
 	ca, certificate, key := own.CA, own.Certificate, own.Key
-	pair, err := tls.LoadX509KeyPair(certificate, key)
-	require.NoError(t, err)
+	pair := suite.Got(tls.LoadX509KeyPair(certificate, key))(t)
 	s, err := embedded.Start(embedded.Config{TLS: &tls.Config{
 		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool(),
 	}})

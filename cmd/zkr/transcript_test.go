@@ -32,8 +32,7 @@ import (
 // of a line.
 // Output that does not end with a newline ends with a backslash here.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/transcripts/*.txt")
-	require.NoError(t, err)
+	files := suite.Got(filepath.Glob("testdata/transcripts/*.txt"))(t)
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		for _, file := range files {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { replay(t, s, file) })
@@ -44,8 +43,7 @@ func TestTranscripts(t *testing.T) {
 // replay runs the command lines of a transcript.
 func replay(t *testing.T, s *recipestest.Server, file string) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := suite.Got(os.ReadFile(file))(t)
 	root := s.Root(t)
 	names := stock(t, s, root)
 	steps := strings.Split(regexp.MustCompile(`(?m)^#.*$`).ReplaceAllString("\n"+string(text), ""), "\n$ ")
@@ -107,8 +105,7 @@ func words(t *testing.T, line string) (all []string) {
 		word, rest, _ := strings.Cut(line, " ")
 		if quoted, err := strconv.QuotedPrefix(line); err == nil {
 			rest = strings.TrimPrefix(line[len(quoted):], " ")
-			word, err = strconv.Unquote(quoted)
-			require.NoError(t, err)
+			word = suite.Got(strconv.Unquote(quoted))(t)
 		}
 		all, line = append(all, word), rest
 	}
@@ -120,10 +117,8 @@ func stock(t *testing.T, s *recipestest.Server, root string) *strings.Replacer {
 	t.Helper()
 	furnish(t, s, root)
 	c := client(t, s)
-	_, err := election.New(c, root+"/leader").Campaign(t.Context(), []byte("http://a:80"))
-	require.NoError(t, err)
-	_, err = group.New(c, root+"/group").Join(t.Context(), "a", []byte("\x1b[2J"))
-	require.NoError(t, err)
+	suite.Got(election.New(c, root+"/leader").Campaign(t.Context(), []byte("http://a:80")))(t)
+	suite.Got(group.New(c, root+"/group").Join(t.Context(), "a", []byte("\x1b[2J")))(t)
 	for _, key := range []string{"2030-01-31", "odd\x1b"} {
 		_, err := once.New(c, root+"/once").Do(t.Context(), key, func(context.Context, *once.Run) error { return nil })
 		require.NoError(t, err)
@@ -132,8 +127,7 @@ func stock(t *testing.T, s *recipestest.Server, root string) *strings.Replacer {
 	// A queue with a reserved element, and a queue with its dead letter.
 	q := queue.New(c, root+"/mail", queue.WithDeadLetter(queue.New(c, root+"/dead"), 1))
 	reserve := func(data string) *queue.Item {
-		_, err := q.Offer(t.Context(), []byte(data))
-		require.NoError(t, err)
+		suite.Got(q.Offer(t.Context(), []byte(data)))(t)
 		item := suite.Must(t, q.Reserve)
 		return item
 	}
@@ -156,7 +150,6 @@ func stock(t *testing.T, s *recipestest.Server, root string) *strings.Replacer {
 		require.NoError(t, session.Create(t.Context(), root+node, nil, 0))
 	}
 	require.NoError(t, session.Delete(t.Context(), root+"/closed/used", -1))
-	_, err = session.Conn().SetACL(session.Path(root+"/closed"), zk.WorldACL(zk.PermRead), -1)
-	require.NoError(t, err)
+	suite.Got(session.Conn().SetACL(session.Path(root+"/closed"), zk.WorldACL(zk.PermRead), -1))(t)
 	return strings.NewReplacer("ROOT", root, "SESSION", sessionID(session.ID()), "RESERVED", reserved)
 }

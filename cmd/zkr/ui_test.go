@@ -36,8 +36,7 @@ func TestPageShowsWhatTheServerHas(t *testing.T) {
 		p := openTab(t, page(t, s.ConnectString(), root))
 		p.live()
 
-		look, err := survey.Look(t.Context(), client(t, s), root, survey.Limits{})
-		require.NoError(t, err)
+		look := suite.Got(survey.Look(t.Context(), client(t, s), root, survey.Limits{}))(t)
 		var want []string
 		for place := range look.All() {
 			if place.Recipe != survey.Directory {
@@ -64,8 +63,7 @@ func TestPageShowsWhatTheServerHas(t *testing.T) {
 		assert.Contains(t, opened, `\u202eodd`)
 
 		// Changes come without a reload.
-		_, err = queue.New(client(t, s), root+"/queue").Offer(t.Context(), []byte("y"))
-		require.NoError(t, err)
+		suite.Got(queue.New(client(t, s), root+"/queue").Offer(t.Context(), []byte("y")))(t)
 		p.await(`%s.querySelector(".state .big").textContent === "2"`, row(root+"/queue"))
 	})
 }
@@ -109,8 +107,7 @@ func plant(t *testing.T, s *recipestest.Server, root string, n int) {
 				&zk.CreateRequest{Path: path + "/" + session.NewOwner().String() + "-lock-", Data: fmt.Appendf(nil, `{"host":"h%d"}`, i),
 					Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral | zk.FlagSequence})
 		}
-		_, err := session.Multi(t.Context(), ops...)
-		require.NoError(t, err)
+		suite.Got(session.Multi(t.Context(), ops...))(t)
 	}
 }
 
@@ -152,8 +149,7 @@ func TestPageTouchesOnlyWhatHasChanged(t *testing.T) {
 }
 
 func TestPageSaysThatNoServerAnswers(t *testing.T) {
-	server, err := embedded.Start(embedded.Config{})
-	require.NoError(t, err)
+	server := suite.Got(embedded.Start(embedded.Config{}))(t)
 	address := server.ConnectString()
 	t.Cleanup(func() { server.Close() })
 	p := openTab(t, page(t, address))
@@ -173,8 +169,7 @@ func TestPageSaysThatNoServerAnswers(t *testing.T) {
 	p.await(`document.body.dataset.state === "stale"`)
 
 	// The server is back, and so is the page.
-	again, err := embedded.Start(embedded.Config{Address: address})
-	require.NoError(t, err)
+	again := suite.Got(embedded.Start(embedded.Config{Address: address}))(t)
 	t.Cleanup(func() { again.Close() })
 	p.live()
 	assert.True(t, eval[bool](p, `document.getElementById("banner").hidden`))
@@ -235,14 +230,12 @@ func TestPageShowsNamesAsText(t *testing.T) {
 	session := suite.Session(t, c)
 	path := session.Path(root + "/" + name)
 	suite.Ensure(t, session, root)
-	_, err := session.Conn().Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
+	suite.Got(session.Conn().Create(path, nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	data, err := json.Marshal(map[string]any{"host": evil, "program": "<script>window.broken=1</script>\x1b[2J\x7f\u0085", "more": "\u2028"})
 	require.NoError(t, err)
 	_, err = session.Conn().Create(path+"/"+session.NewOwner().String()+"-lock-", data, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
-	_, err = session.Conn().Create(path+"/"+evil, nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
+	suite.Got(session.Conn().Create(path+"/"+evil, nil, 0, zk.WorldACL(zk.PermAll)))(t)
 
 	p := openTab(t, page(t, s.ConnectString(), root))
 	p.live()
@@ -362,10 +355,8 @@ func TestPageBreaksOnlyIfAllowed(t *testing.T) {
 func TestPageSparesTheNextMemberOfAName(t *testing.T) {
 	s := recipestest.Start(t)
 	path, c := s.Root(t)+"/group", client(t, s)
-	_, err := group.New(c, path).Join(t.Context(), "me", nil)
-	require.NoError(t, err)
-	look, err := survey.Look(t.Context(), c, path, survey.Limits{})
-	require.NoError(t, err)
+	suite.Got(group.New(c, path).Join(t.Context(), "me", nil))(t)
+	look := suite.Got(survey.Look(t.Context(), c, path, survey.Limits{}))(t)
 	// The page shows an earlier member of that name, so the present member must stay.
 	d := ui.Deed{Verb: "break", Path: path, Node: "me", Since: look.Contenders[0].Since.Add(-time.Second)}
 	require.ErrorIs(t, breakFor(t.Context(), c, d), ui.ErrGone)
@@ -459,8 +450,7 @@ func TestWhatActsOrHasCredentialsNeedsAToken(t *testing.T) {
 	for body := ""; !strings.Contains(body, "zkr_oldest_holder_line_seconds{path="); {
 		answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(httptest.NewRequest(http.MethodGet, url, nil))
 		require.NoError(t, err)
-		text, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
+		text := suite.Got(io.ReadAll(answer.Body))(t)
 		body = string(text)
 		assert.Equal(t, http.StatusNotFound, status(strings.TrimSuffix(url, "metrics")))
 	}

@@ -91,8 +91,7 @@ func TestWaitEndsWithWhatItWaitsFor(t *testing.T) {
 		}
 		succeed(t, servers, "barrier", "remove", root+"/barrier")
 		succeed(t, servers, "queue", "offer", root+"/queue", "late")
-		_, err := election.New(client(t, s), root+"/leader").Campaign(t.Context(), []byte("me"))
-		require.NoError(t, err)
+		suite.Got(election.New(client(t, s), root+"/leader").Campaign(t.Context(), []byte("me")))(t)
 		for name, want := range map[string]string{"barrier": "", "queue": "late", "leader": "me\n"} {
 			assert.Equal(t, want, suite.Wait(t, waited[name]), name)
 		}

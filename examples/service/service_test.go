@@ -68,8 +68,7 @@ $`).FindStringSubmatch(out)
 
 	var tokens []int64
 	for _, token := range []string{facts[2], facts[5], facts[9]} {
-		number, err := strconv.ParseInt(token, 10, 64)
-		require.NoError(t, err)
+		number := suite.Got(strconv.ParseInt(token, 10, 64))(t)
 		tokens = append(tokens, number)
 	}
 	require.IsIncreasing(t, tokens)

@@ -54,8 +54,7 @@ func TestTourFailsOnABadConnectString(t *testing.T) {
 // patterns of lines, which come in this order. In parentheses are tokens, which increase.
 func requireFacts(t *testing.T, out, strike, loss string) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/facts.txt")
-	require.NoError(t, err)
+	text := suite.Got(os.ReadFile("testdata/facts.txt"))(t)
 	facts := strings.NewReplacer("STRIKE", strike, "LOSS", loss).Replace(string(text))
 	for chapter := range strings.SplitSeq(strings.TrimSpace(facts), "\n\n") {
 		require.IsIncreasing(t, requireOrder(t, out, strings.Split(chapter, "\n")...))
@@ -91,8 +90,7 @@ func requireOrder(t *testing.T, out string, patterns ...string) (numbers []int64
 		found := regexp.MustCompile(p + "\n").FindStringSubmatchIndex(out)
 		require.NotNil(t, found, "%s is not in\n%s", p, out)
 		if len(found) > 2 {
-			n, err := strconv.ParseInt(out[found[2]:found[3]], 10, 64)
-			require.NoError(t, err)
+			n := suite.Got(strconv.ParseInt(out[found[2]:found[3]], 10, 64))(t)
 			numbers = append(numbers, n)
 		}
 		out = out[found[1]:]

@@ -22,8 +22,7 @@ func TestServerThatDemandsACredentialIsNotAskedAgain(t *testing.T) {
 	// Without the credential, the client gives up and says why.
 	anonymous := suite.Got(protocol.Connect(suite.Lasting(t), server.ConnectString()))(t)
 	defer anonymous.Close() // fails: the server closes no session without a credential
-	_, err := lock.New(anonymous, "/lock").Lock(suite.Lasting(t))
-	require.ErrorIs(t, err, protocol.ErrAuthRequired)
+	require.ErrorIs(t, suite.Err(lock.New(anonymous, "/lock").Lock(suite.Lasting(t))), protocol.ErrAuthRequired)
 
 	// With it, the lock works.
 	alice := suite.Got(protocol.Connect(suite.Lasting(t), server.ConnectString(), protocol.WithAuth("digest", []byte("alice:secret"))))(t)
@@ -46,9 +45,8 @@ func TestQuotaOfARealServer(t *testing.T) {
 	require.NoError(t, s.Create(suite.Lasting(t), "/zookeeper/quota/full/zookeeper_stats", []byte("count=2,bytes=0"), 0))
 
 	// The quota is used up, so nothing was created: the outcome is certain.
-	_, err := lock.New(c, "/full/lock").Lock(suite.Lasting(t))
-	require.ErrorIs(t, err, protocol.ErrQuotaExceeded)
-	_, err = queue.New(c, "/full/queue").Offer(suite.Lasting(t), []byte("x"))
+	require.ErrorIs(t, suite.Err(lock.New(c, "/full/lock").Lock(suite.Lasting(t))), protocol.ErrQuotaExceeded)
+	_, err := queue.New(c, "/full/queue").Offer(suite.Lasting(t), []byte("x"))
 	require.ErrorIs(t, err, protocol.ErrQuotaExceeded)
 	require.False(t, errors.Is(err, protocol.ErrUncertain))
 }

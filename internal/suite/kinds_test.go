@@ -45,7 +45,7 @@ type verbAt func(ctx context.Context, c *protocol.Client, path string) error
 
 // keep is the call of a client that keeps what it acquires.
 func (a acquiring) keep(ctx context.Context, c *protocol.Client, path string) error {
-	return errOf(a(ctx, c, path))
+	return suite.Err(a(ctx, c, path))
 }
 
 // acquire makes contenders of each kind that excludes others.
@@ -95,7 +95,7 @@ func onlyPermit(ctx context.Context, c *protocol.Client, path string) (release, 
 func running(ctx context.Context, c *protocol.Client, path string) (release, error) {
 	began, over := make(chan struct{}), make(chan struct{})
 	done := suite.Later(func() error {
-		return errOf(once.New(c, path).Do(ctx, "a/key", func(context.Context, *once.Run) error {
+		return suite.Err(once.New(c, path).Do(ctx, "a/key", func(context.Context, *once.Run) error {
 			close(began)
 			<-over
 			return errors.New("run it again")
@@ -152,19 +152,19 @@ func foreign(prefix string) acquiring {
 // try makes a newcomer of each kind that does not wait.
 var try = map[string]verbAt{
 	"mutex": func(ctx context.Context, c *protocol.Client, path string) error {
-		return errOf(lock.New(c, path).TryLock(ctx))
+		return suite.Err(lock.New(c, path).TryLock(ctx))
 	},
 	"simple": func(ctx context.Context, c *protocol.Client, path string) error {
-		return errOf(lock.NewSimple(c, path).TryLock(ctx))
+		return suite.Err(lock.NewSimple(c, path).TryLock(ctx))
 	},
 	"reader": func(ctx context.Context, c *protocol.Client, path string) error {
-		return errOf(rwlock.New(c, path).TryRLock(ctx))
+		return suite.Err(rwlock.New(c, path).TryRLock(ctx))
 	},
 	"writer": func(ctx context.Context, c *protocol.Client, path string) error {
-		return errOf(rwlock.New(c, path).TryLock(ctx))
+		return suite.Err(rwlock.New(c, path).TryLock(ctx))
 	},
 	"permit": func(ctx context.Context, c *protocol.Client, path string) error {
-		return errOf(semaphore.New(c, path, 3).TryAcquire(ctx))
+		return suite.Err(semaphore.New(c, path, 3).TryAcquire(ctx))
 	},
 }
 

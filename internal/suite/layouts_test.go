@@ -28,27 +28,27 @@ var layouts = []struct {
 }{
 	{"barrier", func(ctx context.Context, c *protocol.Client, path string) error { return barrier.New(c, path).Set(ctx) }},
 	{"doublebarrier", func(ctx context.Context, c *protocol.Client, path string) error {
-		return errOf(doublebarrier.New(c, path, 1).Enter(ctx))
+		return suite.Err(doublebarrier.New(c, path, 1).Enter(ctx))
 	}},
 	{"election", acquire["term"].keep},
 	{"group", func(ctx context.Context, c *protocol.Client, path string) error {
-		return errOf(group.New(c, path, group.WithIdentity("pod")).Join(ctx, "name", []byte("data")))
+		return suite.Err(group.New(c, path, group.WithIdentity("pod")).Join(ctx, "name", []byte("data")))
 	}},
 	{"lock", acquire["mutex"].keep},
 	{"lock that lingers", acquiring(lingering).keep},
 	{"once", runKey},
 	{"queue", func(ctx context.Context, c *protocol.Client, path string) error {
-		return errOf(queue.New(c, path).Offer(ctx, []byte("data")))
+		return suite.Err(queue.New(c, path).Offer(ctx, []byte("data")))
 	}},
 	{"queue of which an entry is reserved", func(ctx context.Context, c *protocol.Client, path string) error {
 		q := queue.New(c, path)
-		return errors.Join(errOf(q.Offer(ctx, []byte("data"))), errOf(q.Reserve(ctx)))
+		return errors.Join(suite.Err(q.Offer(ctx, []byte("data"))), suite.Err(q.Reserve(ctx)))
 	}},
 	{"rwlock", acquire["writer"].keep},
 	{"rwlock of a reader", acquire["reader"].keep},
 	{"semaphore", acquire["permit"].keep},
 	{"value", func(ctx context.Context, c *protocol.Client, path string) error {
-		return errOf(value.New(c, path).Set(ctx, []byte("data")))
+		return suite.Err(value.New(c, path).Set(ctx, []byte("data")))
 	}},
 }
 

@@ -76,7 +76,7 @@ var older = []struct {
 		func(ctx context.Context, c *protocol.Client, path string) (any, error) {
 			return semaphore.New(c, path, 7).Permits(ctx)
 		}, "1", func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(semaphore.New(c, path, 7).Acquire(ctx))
+			return suite.Err(semaphore.New(c, path, 7).Acquire(ctx))
 		}},
 	{"election", "/OWNER-lock- value",
 		func(ctx context.Context, c *protocol.Client, path string) (any, error) {
@@ -93,7 +93,7 @@ var older = []struct {
 		}, "namedata", joining},
 	{"group that knows identities", "/name data\n-identities/OWNER-name pod",
 		func(ctx context.Context, c *protocol.Client, path string) (any, error) {
-			return nil, errOf(group.New(c, path, group.WithIdentity("pod")).TryJoin(ctx, "name", nil))
+			return nil, suite.Err(group.New(c, path, group.WithIdentity("pod")).TryJoin(ctx, "name", nil))
 		}, "<nil>", nil},
 	{"group that shares items", "/name\n-items/item/OWNER-lock- name",
 		func(ctx context.Context, c *protocol.Client, path string) (any, error) {

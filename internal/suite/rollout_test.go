@@ -33,19 +33,19 @@ var rollouts = map[string]rollout{
 	"group":       {joining, joining, true},
 	"take": {
 		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(queue.New(c, path).Offer(ctx, nil))
+			return suite.Err(queue.New(c, path).Offer(ctx, nil))
 		},
 		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(queue.New(c, path).Take(ctx))
+			return suite.Err(queue.New(c, path).Take(ctx))
 		},
 		false,
 	},
 	"offer": {
 		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(queue.New(c, path, queue.WithMaxLength(1)).Offer(ctx, nil))
+			return suite.Err(queue.New(c, path, queue.WithMaxLength(1)).Offer(ctx, nil))
 		},
 		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(queue.New(c, path, queue.WithMaxLength(1)).OfferWait(ctx, nil))
+			return suite.Err(queue.New(c, path, queue.WithMaxLength(1)).OfferWait(ctx, nil))
 		},
 		false,
 	},
@@ -57,7 +57,7 @@ func observing(ctx context.Context, c *protocol.Client, path string) error {
 }
 
 func joining(ctx context.Context, c *protocol.Client, path string) error {
-	return errOf(group.New(c, path).Join(ctx, "name", nil))
+	return suite.Err(group.New(c, path).Join(ctx, "name", nil))
 }
 
 // A client without a credential is refused, and does not wait, where nodes of a client with one are
@@ -104,7 +104,7 @@ func TestWatcherOfAMissingPathIsRefusedOnceItMayNotBeRead(t *testing.T) {
 	watches := map[string]verbAt{
 		"leader": observing,
 		"group": func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(group.New(c, path).Await(ctx, 1))
+			return suite.Err(group.New(c, path).Await(ctx, 1))
 		},
 	}
 	for name, watch := range watches {

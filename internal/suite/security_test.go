@@ -48,20 +48,20 @@ func TestClientWithoutRightsChangesNothing(t *testing.T) {
 		for attempt, err := range map[string]error{
 			"break":    theirs.Break(ctx, node),
 			"revoke":   theirs.Revoke(ctx, node),
-			"enter":    errOf(theirs.Lock(ctx)),
-			"try":      errOf(theirs.TryLock(ctx)),
-			"look":     errOf(theirs.Contenders(ctx)),
+			"enter":    suite.Err(theirs.Lock(ctx)),
+			"try":      suite.Err(theirs.TryLock(ctx)),
+			"look":     suite.Err(theirs.Contenders(ctx)),
 			"delete":   suite.Session(t, mallory).Conn().Delete(path, -1),
-			"offer":    errOf(stolen.Offer(ctx, nil)),
-			"poll":     errOf(stolen.Poll(ctx)),
-			"reserve":  errOf(stolen.TryReserve(ctx)),
-			"peek":     errOf(stolen.Peek(ctx)),
+			"offer":    suite.Err(stolen.Offer(ctx, nil)),
+			"poll":     suite.Err(stolen.Poll(ctx)),
+			"reserve":  suite.Err(stolen.TryReserve(ctx)),
+			"peek":     suite.Err(stolen.Peek(ctx)),
 			"remove":   stolen.Remove(ctx, id),
-			"campaign": errOf(election.New(mallory, root+"/election").Campaign(ctx, nil)),
+			"campaign": suite.Err(election.New(mallory, root+"/election").Campaign(ctx, nil)),
 			"depose":   election.New(mallory, root+"/election").Break(ctx, term.Node()),
-			"leader":   errOf(election.New(mallory, root+"/election").Leader(ctx)),
-			"join":     errOf(group.New(mallory, root+"/group").Join(ctx, "b", nil)),
-			"members":  errOf(group.New(mallory, root+"/group").Members(ctx)),
+			"leader":   suite.Err(election.New(mallory, root+"/election").Leader(ctx)),
+			"join":     suite.Err(group.New(mallory, root+"/group").Join(ctx, "b", nil)),
+			"members":  suite.Err(group.New(mallory, root+"/group").Members(ctx)),
 		} {
 			require.ErrorIs(t, err, zk.ErrNoAuth, attempt)
 		}
@@ -75,8 +75,6 @@ func TestClientWithoutRightsChangesNothing(t *testing.T) {
 		require.NoError(t, member.Leave(ctx))
 	})
 }
-
-func errOf[T any](_ T, err error) error { return err }
 
 // A client that may create children of the path, and nothing else, can be in the way.
 func TestClientThatMayCreateContendersIsInTheWay(t *testing.T) {
@@ -101,14 +99,14 @@ func TestClientThatMayCreateContendersIsInTheWay(t *testing.T) {
 		require.NoError(t, s.Create(ctx, before, nil, zk.FlagEphemeral))
 		require.ErrorIs(t, lock.New(mallory, root+"/lock").Break(ctx, lease.Node()), zk.ErrNoAuth)
 		require.NoError(t, lease.Err())
-		require.ErrorIs(t, errOf(m.TryLock(ctx)), lock.ErrLocked)
+		require.ErrorIs(t, suite.Err(m.TryLock(ctx)), lock.ErrLocked)
 		require.NoError(t, lease.Unlock(ctx))
 
 		// The lock is free once an operator breaks what is in the way.
 		intruder := root + "/lock/mallory-lock-2000000000"
 		require.NoError(t, s.Create(ctx, intruder, nil, zk.FlagEphemeral))
 		suite.CatchUp(t, alice)
-		require.ErrorIs(t, errOf(m.TryLock(ctx)), lock.ErrLocked)
+		require.ErrorIs(t, suite.Err(m.TryLock(ctx)), lock.ErrLocked)
 		require.NoError(t, m.Break(ctx, intruder[len(root+"/lock/"):]))
 		require.NoError(t, m.Break(ctx, before[len(root+"/lock/"):]))
 		require.NoError(t, m.Do(ctx, func(context.Context, *lock.Lease) error { return nil }))
@@ -139,7 +137,7 @@ func TestClientThatMayDeleteBreaksWhatIsHeld(t *testing.T) {
 		suite.CatchUp(t, mallory)
 		require.NoError(t, suite.Session(t, mallory).Delete(ctx, root+"/queue/"+id, -1))
 		suite.CatchUp(t, alice)
-		require.ErrorIs(t, errOf(q.Poll(ctx)), queue.ErrEmpty)
+		require.ErrorIs(t, suite.Err(q.Poll(ctx)), queue.ErrEmpty)
 	})
 }
 
@@ -152,7 +150,7 @@ func TestForgedMarkerLeavesTokensInOrder(t *testing.T) {
 		leaving, leave := context.WithCancel(ctx)
 		var left suite.Group
 		middle, last := lock.New(srv.Client(t), root), lock.New(srv.Client(t), root)
-		left.Go(func() error { return errOf(middle.Lock(leaving)) })
+		left.Go(func() error { return suite.Err(middle.Lock(leaving)) })
 		time.Sleep(time.Second)
 		granted := suite.Later(func() *lock.Lease {
 			l := suite.Got(last.Lock(ctx))(t)

@@ -206,6 +206,9 @@ func Got[T any](v T, err error) func(failing) T {
 	}
 }
 
+// Err returns the error of a call whose value does not matter.
+func Err[T any](_ T, err error) error { return err }
+
 // A failing test is a [testing.TB], or one of package rapid.
 type failing interface {
 	require.TestingT

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
@@ -36,8 +37,7 @@ func expressions(t *testing.T) map[string]string {
 			Targets []struct{ Expr string }
 		}
 	}
-	text, err := os.ReadFile("dashboard.json")
-	require.NoError(t, err)
+	text := suite.Got(os.ReadFile("dashboard.json"))(t)
 	require.NoError(t, json.Unmarshal(text, &dashboard))
 	require.NotEmpty(t, dashboard.Panels)
 	for _, panel := range dashboard.Panels {
@@ -52,8 +52,7 @@ func expressions(t *testing.T) map[string]string {
 			Rules []struct{ Alert, Expr string }
 		}
 	}
-	text, err = os.ReadFile("alerts.yaml")
-	require.NoError(t, err)
+	text = suite.Got(os.ReadFile("alerts.yaml"))(t)
 	require.NoError(t, yaml.Unmarshal(text, &alerts))
 	require.NotEmpty(t, alerts.Groups)
 	for _, rule := range alerts.Groups[0].Rules {
@@ -68,8 +67,7 @@ type page map[string][]map[string]string
 func parse(t *testing.T, text string) page {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-	require.NoError(t, err)
+	families := suite.Got(parser.TextToMetricFamilies(strings.NewReader(text)))(t)
 
 	found := make(page)
 	for name, family := range families {

@@ -72,8 +72,7 @@ func TestMultiRefusesBadOperationsBeforeAnythingIsSent(t *testing.T) {
 		require.Equal(t, before, link.Count(recipestest.OpAny))
 		suite.Release(t, g)
 		before = link.Count(recipestest.OpAny)
-		_, err := g.Multi(suite.Lasting(t), &zk.CreateRequest{Path: "/late"})
-		require.ErrorIs(t, err, protocol.ErrReleased)
+		require.ErrorIs(t, suite.Err(g.Multi(suite.Lasting(t), &zk.CreateRequest{Path: "/late"})), protocol.ErrReleased)
 		require.ErrorIs(t, g.SetData(suite.Lasting(t), nil), protocol.ErrReleased)
 		require.Equal(t, before, link.Count(recipestest.OpAny))
 	})
@@ -198,8 +197,7 @@ func TestMultiIsNotRepeatedWithoutItsReceipt(t *testing.T) {
 			suite.Blip(link)
 		})
 
-		_, err := g.Multi(suite.Lasting(t), set)
-		require.ErrorIs(t, err, protocol.ErrUncertain)
+		require.ErrorIs(t, suite.Err(g.Multi(suite.Lasting(t), set)), protocol.ErrUncertain)
 		version, _ := written(t, srv.Client(t), set.Path)
 		require.EqualValues(t, 3, version)
 

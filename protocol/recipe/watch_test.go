@@ -25,8 +25,7 @@ func TestWatchOnAMissingNodeIsCurrentAfterAReconnect(t *testing.T) {
 		link, path := srv.Link(t), srv.Root(t)+"/node"
 		c := link.Client(t)
 		s := suite.Session(t, c)
-		_, err := s.Watch(path).Ready(suite.Lasting(t))
-		require.ErrorIs(t, err, zk.ErrNoNode)
+		require.ErrorIs(t, suite.Err(s.Watch(path).Ready(suite.Lasting(t))), zk.ErrNoNode)
 		watch := s.WatchChildren(path)
 		stat := suite.Must(t, watch.Ready)
 		require.Nil(t, stat)
@@ -74,8 +73,7 @@ func TestRecheckFindsEveryChange(t *testing.T) {
 			suite.Ensure(t, other, path)
 			require.NoError(t, watching.Sync(suite.Lasting(t), path))
 			watch := change.watch(path)
-			_, err := watch.Ready(suite.Lasting(t))
-			require.NoError(t, err, name)
+			require.NoError(t, suite.Err(watch.Ready(suite.Lasting(t))), name)
 			same, err := watch.Recheck(suite.Lasting(t))
 			require.NoError(t, err, name)
 			require.True(t, same, name)
@@ -123,9 +121,7 @@ func TestChangeIsFoundBeforeWatchesAreSetAgain(t *testing.T) {
 			default:
 			}
 
-			same, err := find(watch, suite.Lasting(t))
-
-			require.NoError(t, err)
+			same := suite.Got(find(watch, suite.Lasting(t)))(t)
 			require.False(t, same)
 			suite.Wait(t, sharer.Changed())
 			gate.Open()
@@ -191,8 +187,7 @@ func TestWatchThatJoinsReadsOfAnAbsentNodeAsksTwice(t *testing.T) {
 		before := link.Count(recipestest.OpGetData)
 		link.Delay(time.Millisecond)
 		first, joins := s.Watch(path), s.Watch(path)
-		_, err := first.Ready(suite.Lasting(t))
-		require.ErrorIs(t, err, zk.ErrNoNode)
+		require.ErrorIs(t, suite.Err(first.Ready(suite.Lasting(t))), zk.ErrNoNode)
 
 		s.Watch(path) // begins the second read
 		late := suite.Later(func() error {
@@ -245,8 +240,7 @@ func TestWatchSharesNoOldAbsence(t *testing.T) {
 			deliver()
 
 			require.NoError(t, suite.Wait(t, late), "the node was there before the call")
-			_, err := early.Ready(suite.Lasting(t))
-			require.ErrorIs(t, err, zk.ErrNoNode)
+			require.ErrorIs(t, suite.Err(early.Ready(suite.Lasting(t))), zk.ErrNoNode)
 		}
 	})
 }

@@ -29,9 +29,7 @@ type rig struct {
 
 // start starts the server, with a follower.
 func (r *rig) start(t *rapid.T) {
-	var err error
-	r.kept, err = embedded.Start(r.cfg)
-	require.NoError(t, err)
+	r.kept = suite.Got(embedded.Start(r.cfg))(t)
 	r.follower, r.frozen = r.kept.Follower(), nil
 	r.reader = connect(r.t, r.follower, hello{})
 }
@@ -113,8 +111,7 @@ func TestTreeIsTheSameAfterAnyRestartAndAtAFollower(t *testing.T) {
 		r.start(rt)
 		defer func() { r.kept.Close() }()
 		r.client = connect(t, r.kept, hello{})
-		model, err := embedded.Start(embedded.Config{InMemory: true})
-		require.NoError(rt, err)
+		model := suite.Got(embedded.Start(embedded.Config{InMemory: true}))(rt)
 		defer model.Close()
 		r.model = connect(t, model, hello{})
 

@@ -202,8 +202,7 @@ func FuzzData(f *testing.F) {
 	c.must(f, zkwire.OpCloseSession, nil)
 	require.NoError(f, s.Close())
 
-	content, err := os.ReadFile(filepath.Join(dir, "data"))
-	require.NoError(f, err)
+	content := suite.Got(os.ReadFile(filepath.Join(dir, "data")))(f)
 	offsets, _, err := embedded.Records(content)
 	require.NoError(f, err)
 	payload := func(i int) []byte { return content[offsets[i]+12 : append(offsets, len(content))[i+1]] }

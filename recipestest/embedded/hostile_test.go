@@ -45,8 +45,7 @@ func TestPacketsUpToTheLimitPassAndLargerOnesEndTheConnection(t *testing.T) {
 			require.Len(t, data, len(sized(limit))-len(packet{}.create("/x", []byte{}, 0)))
 
 			go c.send(zkwire.OpCreate, sized(limit+1)) // may be cut short
-			_, err := c.receive()
-			require.Error(t, err)
+			require.Error(t, suite.Err(c.receive()))
 			requireAlive(t, s)
 		})
 	}
@@ -114,8 +113,7 @@ func TestBrokenFramesEndTheConnectionAndNothingElse(t *testing.T) {
 	} {
 		c := connect(t, s, hello{})
 		suite.Got(c.nc.Write(raw))(t)
-		_, err := c.receive()
-		require.ErrorIs(t, err, io.EOF, name)
+		require.ErrorIs(t, suite.Err(c.receive()), io.EOF, name)
 	}
 
 	for name, raw := range map[string][]byte{
@@ -126,8 +124,7 @@ func TestBrokenFramesEndTheConnectionAndNothingElse(t *testing.T) {
 	} {
 		nc := openRaw(t, s)
 		suite.Got(nc.Write(raw))(t)
-		_, err := nc.Read(make([]byte, 1))
-		require.ErrorIs(t, err, io.EOF, name)
+		require.ErrorIs(t, suite.Err(nc.Read(make([]byte, 1))), io.EOF, name)
 	}
 
 	require.Zero(t, whole.must(t, zkwire.OpPing, nil).code)
@@ -173,7 +170,6 @@ func TestAnswersToMultiReadAreBounded(t *testing.T) {
 		body = append(body.part(zkwire.OpGetData), packet{}.string("/big").bool(false)...)
 	}
 	require.NoError(t, c.send(zkwire.OpMultiRead, body.end()))
-	_, err := c.receive()
-	require.ErrorIs(t, err, io.EOF)
+	require.ErrorIs(t, suite.Err(c.receive()), io.EOF)
 	requireAlive(t, s)
 }

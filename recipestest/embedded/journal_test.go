@@ -340,13 +340,11 @@ func TestServerEndsWhenItsDataCannotBeWritten(t *testing.T) {
 
 		_, err := c.call(zkwire.OpCreate, packet{}.create("/a", nil, 0))
 		require.Error(t, err, "what is not on the disk is not acknowledged")
-		_, err = other.receive()
-		require.Error(t, err)
+		require.Error(t, suite.Err(other.receive()))
 		suite.Wait(t, s.Done())
 		require.ErrorContains(t, s.Err(), "embedded: no space left")
 		require.Equal(t, s.Err(), s.Resume())
-		_, err = s.Dial("", "", 0)
-		require.Error(t, err)
+		require.Error(t, suite.Err(s.Dial("", "", 0)))
 		s.ExpireSession(c.session) // waits for no disk
 		require.Equal(t, s.Err(), s.Close())
 	})

@@ -26,8 +26,7 @@ func TestStartRefusesInvalidConfigurations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := embedded.Start(cfg)
-			require.ErrorContains(t, err, "embedded: ")
+			require.ErrorContains(t, suite.Err(embedded.Start(cfg)), "embedded: ")
 		})
 	}
 }
@@ -35,8 +34,7 @@ func TestStartRefusesInvalidConfigurations(t *testing.T) {
 func TestStartFailsOnAnAddressInUse(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
-	_, err := embedded.Start(embedded.Config{Address: s.ConnectString()})
-	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.ErrorIs(t, suite.Err(embedded.Start(embedded.Config{Address: s.ConnectString()})), syscall.EADDRINUSE)
 }
 
 func TestCloseIsIdempotentAndRefusesLaterCalls(t *testing.T) {
@@ -46,12 +44,9 @@ func TestCloseIsIdempotentAndRefusesLaterCalls(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
 
-	_, err := c.receive()
-	require.Error(t, err)
-	_, err = s.Dial("tcp", s.ConnectString(), time.Second)
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-	_, err = net.Dial("tcp", s.ConnectString())
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.Error(t, suite.Err(c.receive()))
+	require.ErrorIs(t, suite.Err(s.Dial("tcp", s.ConnectString(), time.Second)), syscall.ECONNREFUSED)
+	require.ErrorIs(t, suite.Err(net.Dial("tcp", s.ConnectString())), syscall.ECONNREFUSED)
 	require.ErrorIs(t, s.Resume(), net.ErrClosed)
 	require.False(t, s.ExpireSession(c.session+1))
 }
@@ -76,8 +71,7 @@ func TestStopKeepsDataAndSessions(t *testing.T) {
 		for what, interrupt := range map[string]func(*testing.T, *embedded.Server){
 			"stopped": func(t *testing.T, s *embedded.Server) {
 				s.Stop()
-				_, err := s.Dial("tcp", "", time.Second)
-				require.ErrorIs(t, err, syscall.ECONNREFUSED)
+				require.ErrorIs(t, suite.Err(s.Dial("tcp", "", time.Second)), syscall.ECONNREFUSED)
 				require.NoError(t, s.Resume())
 				require.NoError(t, s.Resume())
 			},
@@ -89,8 +83,7 @@ func TestStopKeepsDataAndSessions(t *testing.T) {
 				c := connect(t, s, hello{})
 				require.Zero(t, c.must(t, zkwire.OpCreate, packet{}.create("/mine", nil, 1)).code)
 				interrupt(t, s)
-				_, err := c.receive()
-				require.Error(t, err, "its connection has ended")
+				require.Error(t, suite.Err(c.receive()), "its connection has ended")
 
 				c = connect(t, s, hello{session: c.session, password: c.password})
 				require.NotZero(t, c.session)

@@ -53,8 +53,7 @@ func TestSessionsExpireNeverEarlyAndATickLateAtMost(t *testing.T) {
 			began := time.Now()
 			c := connect(t, s, hello{timeout: 6000})
 			c.nc.SetDeadline(time.Time{})
-			_, err := c.receive()
-			require.ErrorIs(t, err, io.EOF)
+			require.ErrorIs(t, suite.Err(c.receive()), io.EOF)
 			require.Greater(t, time.Since(began), 6*time.Second)
 			require.LessOrEqual(t, time.Since(began), 8*time.Second)
 			require.Zero(t, connect(t, s, hello{session: c.session, password: c.password}).session)
@@ -105,8 +104,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 			conns = append(conns, nc)
 		}
 		for _, nc := range conns {
-			_, err := nc.Read(make([]byte, 1))
-			require.ErrorIs(t, err, io.EOF)
+			require.ErrorIs(t, suite.Err(nc.Read(make([]byte, 1))), io.EOF)
 		}
 	})
 }
@@ -169,8 +167,7 @@ func TestEnforceAuthDemandsCredentials(t *testing.T) {
 	c := connect(t, s, hello{})
 	const authenticationRequired = -124
 	require.EqualValues(t, authenticationRequired, c.must(t, zkwire.OpPing, nil).code)
-	_, err := c.call(zkwire.OpPing, nil)
-	require.Error(t, err, "the connection has ended")
+	require.Error(t, suite.Err(c.call(zkwire.OpPing, nil)), "the connection has ended")
 
 	c = connect(t, s, hello{})
 	c.must(t, zkwire.OpAuth, packet{}.int32(0).string("digest").buffer([]byte("me:secret")))

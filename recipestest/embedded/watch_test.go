@@ -69,8 +69,7 @@ func TestClientTooSlowForItsEventsIsCutOffAndBlocksNoOthers(t *testing.T) {
 			}
 
 			require.NoError(t, slow.nc.SetDeadline(time.Now().Add(waitLimit)))
-			_, err := io.Copy(io.Discard, slow.nc)
-			require.NoError(t, err, "the bytes that were sent, then the end")
+			require.NoError(t, suite.Err(io.Copy(io.Discard, slow.nc)), "the bytes that were sent, then the end")
 
 			// Its session lives on.
 			require.NotZero(t, connect(t, s, hello{session: slow.session, password: slow.password}).session)

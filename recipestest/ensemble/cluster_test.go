@@ -52,26 +52,19 @@ func TestCluster(t *testing.T) {
 		suite.Soon(t, func() bool {
 			path = fmt.Sprintf("/lag-%d", attempt)
 			attempt++
-			_, err := writer.Create(path, nil, 0, acl)
-			require.NoError(t, err)
-			exists, _, err := reader.Exists(path)
-			require.NoError(t, err)
-			return !exists
+			suite.Got(writer.Create(path, nil, 0, acl))(t)
+			return !suite.ReadAt(t, reader.Exists, path)
 		}, "the reader does not see the write yet")
 
-		_, err := reader.Sync(path)
-		require.NoError(t, err)
-		exists, _, err := reader.Exists(path)
-		require.NoError(t, err)
-		require.True(t, exists, "Sync waits for the write")
+		suite.Got(reader.Sync(path))(t)
+		require.True(t, suite.ReadAt(t, reader.Exists, path), "Sync waits for the write")
 	})
 
 	t.Run("IsolatedFollowerServesWhileSessionsExpire", func(t *testing.T) {
 		leader, follower := cluster.Leader(), cluster.Followers()[0]
 		observer := dial(t, leader.ConnectString(), longTimeout)
 		holder := dial(t, follower.ConnectString(), sessionTimeout)
-		_, err := holder.Create("/held", nil, zk.FlagEphemeral, acl)
-		require.NoError(t, err)
+		suite.Got(holder.Create("/held", nil, zk.FlagEphemeral, acl))(t)
 
 		begin := time.Now()
 		follower.Isolate()
@@ -81,9 +74,7 @@ func TestCluster(t *testing.T) {
 		}, "the leader expires the session")
 		expired := time.Since(begin)
 
-		exists, _, err := holder.Exists("/held")
-		require.NoError(t, err)
-		require.True(t, exists, "the isolated follower does not know of the expiry")
+		require.True(t, suite.ReadAt(t, holder.Exists, "/held"), "the isolated follower does not know of the expiry")
 		require.Equal(t, zk.StateHasSession, holder.State())
 		suite.Soon(t, func() bool {
 			return holder.State() != zk.StateHasSession
@@ -100,19 +91,15 @@ func TestCluster(t *testing.T) {
 		follower := cluster.Followers()[0]
 		for range 20 { // a thread that stops late would answer now and then
 			follower.Pause()
-			conn, err := net.Dial("tcp", follower.ConnectString())
-			require.NoError(t, err)
+			conn := suite.Got(net.Dial("tcp", follower.ConnectString()))(t)
 			defer conn.Close()
-			_, err = io.WriteString(conn, "ruok")
-			require.NoError(t, err)
+			suite.Got(io.WriteString(conn, "ruok"))(t)
 			require.NoError(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
-			_, err = io.ReadAll(conn)
-			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.ErrorIs(t, suite.Err(io.ReadAll(conn)), os.ErrDeadlineExceeded)
 
 			follower.Resume()
 			require.NoError(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
-			answer, err := io.ReadAll(conn)
-			require.NoError(t, err)
+			answer := suite.Got(io.ReadAll(conn))(t)
 			require.Equal(t, "imok", string(answer))
 		}
 		cluster.WaitHealthy()

@@ -25,19 +25,15 @@ func TestOptionsReachTheServer(t *testing.T) {
 	server := cluster.Leader()
 
 	conn := dial(t, server.ConnectString(), 30*time.Second)
-	_, err := conn.Create("/small", make([]byte, 1000), 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	_, err = conn.Create("/large", make([]byte, 3000), 0, zk.WorldACL(zk.PermAll))
+	suite.Got(conn.Create("/small", make([]byte, 1000), 0, zk.WorldACL(zk.PermAll)))(t)
+	_, err := conn.Create("/large", make([]byte, 3000), 0, zk.WorldACL(zk.PermAll))
 	require.ErrorIs(t, err, zk.ErrConnectionClosed)
 
-	pair, err := tls.X509KeyPair(certificate, key)
-	require.NoError(t, err)
+	pair := suite.Got(tls.X509KeyPair(certificate, key))(t)
 	config := &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{pair}, ServerName: "localhost"}
 	secure := dial(t, server.SecureConnectString(), 30*time.Second,
 		func(network, address string, timeout time.Duration) (net.Conn, error) {
 			return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
 		})
-	exists, _, err := secure.Exists("/small")
-	require.NoError(t, err)
-	require.True(t, exists)
+	require.True(t, suite.ReadAt(t, secure.Exists, "/small"))
 }

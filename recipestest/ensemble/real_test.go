@@ -36,20 +36,15 @@ func TestRealServesEveryKindOfNode(t *testing.T) {
 	conn := dial(t, server.ConnectString(), 10*time.Second)
 	acl := zk.WorldACL(zk.PermAll)
 
-	_, err := conn.Create("/served", []byte("data"), 0, acl)
-	require.NoError(t, err)
+	suite.Got(conn.Create("/served", []byte("data"), 0, acl))(t)
 	t.Cleanup(func() { _ = conn.Delete("/served", -1) })
-	data, _, err := conn.Get("/served")
-	require.NoError(t, err)
-	require.Equal(t, "data", string(data))
+	require.Equal(t, "data", string(suite.ReadAt(t, conn.Get, "/served")))
 
-	_, err = conn.CreateTTL("/served/for-a-while", nil, zk.FlagTTL, acl, 100*time.Millisecond)
+	_, err := conn.CreateTTL("/served/for-a-while", nil, zk.FlagTTL, acl, 100*time.Millisecond)
 	require.NoError(t, err, "TTL nodes need extendedTypesEnabled")
 
-	_, err = conn.CreateContainer("/served/container", nil, zk.FlagContainer, acl)
-	require.NoError(t, err)
-	_, err = conn.Create("/served/container/child", nil, zk.FlagEphemeral, acl)
-	require.NoError(t, err)
+	suite.Got(conn.CreateContainer("/served/container", nil, zk.FlagContainer, acl))(t)
+	suite.Got(conn.Create("/served/container/child", nil, zk.FlagEphemeral, acl))(t)
 	require.NoError(t, conn.Delete("/served/container/child", -1))
 	require.Eventually(t, func() bool {
 		children, _, err := conn.Children("/served")

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
@@ -40,13 +41,11 @@ func TestServerEndsWithAProcessThatIsKilled(t *testing.T) {
 	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	child.Env = append(os.Environ(), startsServerAndHangs+"=1")
 	child.Stderr = os.Stderr
-	stdout, err := child.StdoutPipe()
-	require.NoError(t, err)
+	stdout := suite.Got(child.StdoutPipe())(t)
 	require.NoError(t, child.Start())
 	t.Cleanup(func() { _ = child.Process.Kill() })
 
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
+	line := suite.Got(bufio.NewReader(stdout).ReadString('\n'))(t)
 	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "address: ")
 	require.True(t, ok, line)
 	require.NoError(t, reach.Poll(t.Context(), func() error {
@@ -81,8 +80,7 @@ func TestServerThatCannotStartIsReportedWithItsLog(t *testing.T) {
 	if err != nil {
 		unavailable(t, err)
 	}
-	s, err := launch.Start(launcher, launch.Spec{ID: 1, Config: []string{"clientPort=nonsense"}})
-	require.NoError(t, err)
+	s := suite.Got(launch.Start(launcher, launch.Spec{ID: 1, Config: []string{"clientPort=nonsense"}}))(t)
 	t.Cleanup(func() { require.NoError(t, s.End()) })
 	require.NoError(t, reach.Poll(t.Context(), func() error {
 		if !strings.Contains(s.Tail(), "nonsense") {

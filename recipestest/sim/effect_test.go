@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -164,15 +165,11 @@ func (e *effects) look() {
 // simulate has clients contend for a lock and read a clock, which an operator sets.
 func (e *effects) simulate(silent bool) {
 	w := e.w
-	operator, err := recipe.SessionOf(w.Context(), w.Operator())
-	require.NoError(w, err)
-	_, err = operator.EnsurePath(w.Context(), w.Path+"-clock")
-	require.NoError(w, err)
-	conn, err := w.Server.Dial("tcp", "", time.Second)
-	require.NoError(w, err)
+	operator := suite.Got(recipe.SessionOf(w.Context(), w.Operator()))(w)
+	suite.Got(operator.EnsurePath(w.Context(), w.Path+"-clock"))(w)
+	conn := suite.Got(w.Server.Dial("tcp", "", time.Second))(w)
 	_, tick, _ := strings.Cut(ask(conn, "conf"), "tickTime=")
-	_, err = fmt.Sscan(tick, &e.tick)
-	require.NoError(w, err)
+	suite.Got(fmt.Sscan(tick, &e.tick))(w)
 	e.tick *= time.Millisecond
 
 	held := w.Exclusive("the lock")

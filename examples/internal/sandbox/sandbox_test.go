@@ -18,17 +18,12 @@ func TestMain(m *testing.M) { suite.Main(m) }
 // What lasts, what a session holds, and what is left of a dead process are all removed.
 func TestClosedSandboxLeavesNothingOnAnEnsemble(t *testing.T) {
 	suite.InRealTime(t, func(t *testing.T, srv *recipestest.Server) {
-		box, err := sandbox.Open(srv.ConnectString(), "sandbox")
-		require.NoError(t, err)
-		c, err := protocol.Connect(t.Context(), box.Servers)
-		require.NoError(t, err)
+		box := suite.Got(sandbox.Open(srv.ConnectString(), "sandbox"))(t)
+		c := suite.Got(protocol.Connect(t.Context(), box.Servers))(t)
 		defer c.Close()
-		_, err = queue.New(c, "/deep/down/queue").Offer(t.Context(), []byte("left"))
-		require.NoError(t, err)
-		_, err = lock.New(c, "/lock").Lock(t.Context())
-		require.NoError(t, err)
-		ended, err := box.Expire(t.Context(), c)
-		require.NoError(t, err)
+		suite.Got(queue.New(c, "/deep/down/queue").Offer(t.Context(), []byte("left")))(t)
+		suite.Got(lock.New(c, "/lock").Lock(t.Context()))(t)
+		ended := suite.Got(box.Expire(t.Context(), c))(t)
 		require.False(t, ended, "sessions of an ensemble are not ours to end")
 
 		require.NoError(t, box.Close())

@@ -28,8 +28,7 @@ func TestCuratorSeesOurMembersAndWeSeeCurators(t *testing.T) {
 	seen("ours=1 theirs=2")
 	require.NoError(t, m.Set(t.Context(), []byte("3")))
 	seen("ours=3 theirs=2")
-	_, err := g.TryJoin(t.Context(), "theirs", nil)
-	require.ErrorIs(t, err, group.ErrNameTaken)
+	require.ErrorIs(t, suite.Err(g.TryJoin(t.Context(), "theirs", nil)), group.ErrNameTaken)
 
 	// Members that leave disappear at the other library, and their names are free again.
 	leave(t, m)

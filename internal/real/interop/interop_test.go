@@ -38,8 +38,7 @@ func works(t *testing.T, peer *interop.Peer, root string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		_, err := waiting.Wait(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, suite.Err(waiting.Wait(ctx)), context.DeadlineExceeded)
 	}
 	waits()
 	peer.Do(t, "unlock", "a")
@@ -62,8 +61,7 @@ func works(t *testing.T, peer *interop.Peer, root string) {
 	require.Contains(t, peer.Do(t, "members", "m"), "member")
 	peer.Do(t, "leave", "m")
 
-	_, err := peer.Start("no-such-command", "a").Wait(t.Context())
-	require.ErrorContains(t, err, "no-such-command")
+	require.ErrorContains(t, suite.Err(peer.Start("no-such-command", "a").Wait(t.Context())), "no-such-command")
 }
 
 func TestCallsEndWithTheirPeer(t *testing.T) {
@@ -72,8 +70,6 @@ func TestCallsEndWithTheirPeer(t *testing.T) {
 	peer.Do(t, "lock", "a", path)
 	waiting := peer.Start("lock", "b", path)
 	peer.Kill()
-	_, err := waiting.Wait(t.Context())
-	require.ErrorContains(t, err, "has ended")
-	_, err = peer.Start("unlock", "a").Wait(t.Context())
-	require.ErrorContains(t, err, "has ended")
+	require.ErrorContains(t, suite.Err(waiting.Wait(t.Context())), "has ended")
+	require.ErrorContains(t, suite.Err(peer.Start("unlock", "a").Wait(t.Context())), "has ended")
 }

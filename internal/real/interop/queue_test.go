@@ -159,13 +159,11 @@ func TestKazooTakesAnyChildForAnEntry(t *testing.T) {
 	require.Equal(t, "a", m.peer.Do(t, "poll", "another Queue object still", m.path))
 
 	for range 2 {
-		_, err = m.polls(ctx, "c")
-		require.ErrorContains(t, err, "NotEmptyError", "it has come to the records")
+		require.ErrorContains(t, suite.Err(m.polls(ctx, "c")), "NotEmptyError", "it has come to the records")
 	}
 	// The listing of this Queue object still begins with the records, but a new Queue object works.
 	offer(t, m.ours, "c")
-	_, err = m.polls(ctx, "c")
-	require.ErrorContains(t, err, "NotEmptyError", "its listing is not used up")
+	require.ErrorContains(t, suite.Err(m.polls(ctx, "c")), "NotEmptyError", "its listing is not used up")
 	require.Equal(t, "c", m.peer.Do(t, "poll", "another Queue object", m.path))
 }
 
@@ -178,7 +176,6 @@ func TestKazooOffersToUs(t *testing.T) {
 	offer(t, q, "ours")
 	m.peer.Do(t, "offer", "p", m.path, "theirs, urgent", "5")
 	suite.Got(q.OfferPriority(t.Context(), 5, []byte("ours, urgent")))(t)
-	_, err := m.ours.Poll(t.Context())
-	require.ErrorIs(t, err, queue.ErrEmpty, "it is not made WithPriorities")
+	require.ErrorIs(t, suite.Err(m.ours.Poll(t.Context())), queue.ErrEmpty, "it is not made WithPriorities")
 	require.Equal(t, []string{"theirs, urgent", "ours, urgent", "theirs", "ours"}, drain(t, patient(t), q))
 }

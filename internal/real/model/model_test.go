@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 // TestModelsHold searches all states of the models.
@@ -87,8 +89,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 func search(t *testing.T, file string, flags ...string) string {
 	t.Helper()
 	requireSpin(t)
-	model, err := filepath.Abs(file)
-	require.NoError(t, err)
+	model := suite.Got(filepath.Abs(file))(t)
 	dir := t.TempDir()
 	// spin writes a C program that searches (pan.c).
 	run(t, dir, "spin", append(flags, "-a", model)...)
@@ -136,8 +137,7 @@ func TestEachCommandNamesAFunction(t *testing.T) {
 
 	named := regexp.MustCompile(`^/\* go: (\S+) \*/$`)
 	for _, file := range []string{"line.pml", "trust.pml"} {
-		model, err := os.ReadFile(file)
-		require.NoError(t, err)
+		model := suite.Got(os.ReadFile(file))(t)
 		last, commands := "", 0
 		for i, line := range bytes.Split(model, []byte("\n")) {
 			at := fmt.Sprintf("%s:%d", file, i+1)
@@ -168,14 +168,12 @@ var function = regexp.MustCompile(`(?m)^func (?:\(\w+ \*?(\w+)(?:\[\w+\])?\) )?(
 // declare adds the functions of a directory, as package.Function or package.Type.Method.
 func declare(t *testing.T, functions map[string]bool, dir string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	require.NoError(t, err)
+	files := suite.Got(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		source, err := os.ReadFile(file)
-		require.NoError(t, err)
+		source := suite.Got(os.ReadFile(file))(t)
 		for _, f := range function.FindAllStringSubmatch(string(source), -1) {
 			name := filepath.Base(dir) + "." + f[1] + "." + f[2]
 			functions[strings.Replace(name, "..", ".", 1)] = true // a function has no receiver

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/must"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
@@ -22,11 +23,9 @@ func testPlan(t *testing.T) (plan, *embeddedEnsemble) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
-	on, err := startEmbedded(3)
-	require.NoError(t, err)
+	on := suite.Got(startEmbedded(3))(t)
 	t.Cleanup(func() { on.Close() })
-	names, err := chosen("")
-	require.NoError(t, err)
+	names := suite.Got(chosen(""))(t)
 	return plan{
 		Seed: 1, Recipes: names, Kinds: on.Kinds(), Clients: 3, For: time.Second, Length: 8 * time.Second, Timeout: embeddedTimeout, Worker: os.Args[0],
 	}, on
@@ -34,13 +33,11 @@ func testPlan(t *testing.T) (plan, *embeddedEnsemble) {
 
 func TestRunOfAllRecipes(t *testing.T) {
 	p, on := testPlan(t)
-	file, err := os.Create(filepath.Join(t.TempDir(), "histories.json"))
-	require.NoError(t, err)
+	file := suite.Got(os.Create(filepath.Join(t.TempDir(), "histories.json")))(t)
 	defer file.Close()
 	r := newReport()
 	r.histories = file
-	failure, err := p.play(t.Context(), on, r)
-	require.NoError(t, err)
+	failure := suite.Got(p.play(t.Context(), on, r))(t)
 	assert.Empty(t, failure)
 	// Every recipe has worked, and there were faults and writes.
 	for _, name := range p.Recipes {
@@ -51,8 +48,7 @@ func TestRunOfAllRecipes(t *testing.T) {
 
 	// The histories are judged again.
 	var out bytes.Buffer
-	failed, err := judgeFile(file.Name(), &out)
-	require.NoError(t, err)
+	failed := suite.Got(judgeFile(file.Name(), &out))(t)
 	assert.False(t, failed, out.String())
 	assert.Contains(t, out.String(), "1 rounds with")
 }
@@ -66,8 +62,7 @@ func TestPlantedBugIsFound(t *testing.T) {
 		p.Recipes = []string{b.Recipe}
 		require.NoError(t, must.Try(func() { p.Worker = b.build(t.Context(), filepath.Join(t.TempDir(), "worker")) }))
 		p.For = 10 * time.Minute // or until it is found
-		failure, err := p.play(t.Context(), on, newReport())
-		require.NoError(t, err)
+		failure := suite.Got(p.play(t.Context(), on, newReport()))(t)
 		assert.Regexp(t, "given back has succeeded|guarded write was executed after one", failure)
 	}
 }
@@ -97,8 +92,7 @@ func TestEachKindOfFaultHasItsTurn(t *testing.T) {
 func beginLocks(t *testing.T) *run {
 	p, on := testPlan(t)
 	p.Recipes, p.Timeout = []string{"lock"}, time.Second
-	r, err := begin(t.Context(), on, p)
-	require.NoError(t, err)
+	r := suite.Got(begin(t.Context(), on, p))(t)
 	t.Cleanup(r.end)
 	return r
 }

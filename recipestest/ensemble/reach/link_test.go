@@ -8,33 +8,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
 
 // linked returns a link, and both sides of a connection over it.
 func linked(t *testing.T) (_ *reach.Link, addr string, dialled, accepted net.Conn) {
 	t.Helper()
-	target, err := net.Listen("tcp", reach.Local(0))
-	require.NoError(t, err)
+	target := suite.Got(net.Listen("tcp", reach.Local(0)))(t)
 	t.Cleanup(func() { require.NoError(t, target.Close()) })
 
 	link := reach.NewLink()
 	t.Cleanup(link.Close)
-	port, err := link.Listen(reach.Local(0), target.Addr().String())
-	require.NoError(t, err)
+	port := suite.Got(link.Listen(reach.Local(0), target.Addr().String()))(t)
 
 	addr = reach.Local(port)
 	dialled = dial(t, addr)
-	accepted, err = target.Accept()
-	require.NoError(t, err)
+	accepted = suite.Got(target.Accept())(t)
 	t.Cleanup(func() { _ = accepted.Close() })
 	return link, addr, dialled, accepted
 }
 
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	require.NoError(t, err)
+	conn := suite.Got(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -42,8 +39,7 @@ func dial(t *testing.T, addr string) net.Conn {
 // passes expects that text arrives, and nothing else before it.
 func passes(t *testing.T, from, to net.Conn, text string) {
 	t.Helper()
-	_, err := io.WriteString(from, text)
-	require.NoError(t, err)
+	suite.Got(io.WriteString(from, text))(t)
 	arrives(t, to, text)
 }
 
@@ -51,8 +47,7 @@ func arrives(t *testing.T, to net.Conn, text string) {
 	t.Helper()
 	require.NoError(t, to.SetReadDeadline(time.Time{}))
 	got := make([]byte, len(text))
-	_, err := io.ReadFull(to, got)
-	require.NoError(t, err)
+	suite.Got(io.ReadFull(to, got))(t)
 	require.Equal(t, text, string(got))
 }
 
@@ -68,15 +63,13 @@ func nothingArrives(t *testing.T, to net.Conn) {
 func TestStallOfOneDirectionLeavesTheOther(t *testing.T) {
 	link, _, dialled, accepted := linked(t)
 	link.Set(reach.Traffic{Stalled: true}, reach.Traffic{})
-	_, err := io.WriteString(dialled, "late")
-	require.NoError(t, err)
+	suite.Got(io.WriteString(dialled, "late"))(t)
 	passes(t, accepted, dialled, "back")
 	nothingArrives(t, accepted)
 
 	link.Set(reach.Traffic{}, reach.Traffic{Stalled: true})
 	arrives(t, accepted, "late")
-	_, err = io.WriteString(accepted, "later")
-	require.NoError(t, err)
+	suite.Got(io.WriteString(accepted, "later"))(t)
 	nothingArrives(t, dialled)
 }
 
@@ -84,8 +77,7 @@ func TestHalvedTrafficStopsInTheMiddle(t *testing.T) {
 	link, _, dialled, accepted := linked(t)
 	passes(t, dialled, accepted, "whole")
 	link.Set(reach.Traffic{Halved: true}, reach.Traffic{})
-	_, err := io.WriteString(dialled, "firstsecond")
-	require.NoError(t, err)
+	suite.Got(io.WriteString(dialled, "firstsecond"))(t)
 	arrives(t, accepted, "first")
 	nothingArrives(t, accepted)
 
@@ -115,8 +107,7 @@ func TestResetIsAResetOnBothSides(t *testing.T) {
 	passes(t, dialled, accepted, "before")
 	link.Reset()
 	for _, conn := range []net.Conn{dialled, accepted} {
-		_, err := conn.Read(make([]byte, 1))
-		require.ErrorContains(t, err, "reset")
+		require.ErrorContains(t, suite.Err(conn.Read(make([]byte, 1))), "reset")
 	}
 }
 
@@ -125,10 +116,8 @@ func TestResetOfTheDiallingSideLeavesTheOtherOpen(t *testing.T) {
 	passes(t, dialled, accepted, "before")
 	link.Set(reach.Traffic{Stalled: true}, reach.Traffic{Stalled: true})
 	link.ResetDialling()
-	_, err := dialled.Read(make([]byte, 1))
-	require.ErrorContains(t, err, "reset")
-	_, err = io.WriteString(accepted, "still open")
-	require.NoError(t, err)
+	require.ErrorContains(t, suite.Err(dialled.Read(make([]byte, 1))), "reset")
+	suite.Got(io.WriteString(accepted, "still open"))(t)
 	nothingArrives(t, accepted)
 }
 

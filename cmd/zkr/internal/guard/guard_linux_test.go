@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestMain(m *testing.M) {
@@ -56,8 +58,7 @@ func kinds(p *Process) (all []Kind, status syscall.WaitStatus) {
 func startReady(t *testing.T, script string, grace time.Duration) *Process {
 	t.Helper()
 	p, out := startShell(t, script, grace, time.Hour)
-	_, err := out.ReadString('\n')
-	require.NoError(t, err)
+	suite.Got(out.ReadString('\n'))(t)
 	return p
 }
 
@@ -98,18 +99,15 @@ func TestCommandIsNotBegunWithoutTrust(t *testing.T) {
 
 func TestEndIsOneSIGTERMForEachProcess(t *testing.T) {
 	p, out := startShell(t, `trap 'echo term' TERM; echo ready; while :; do sleep 0.05; done`, time.Minute, time.Hour)
-	line, err := out.ReadString('\n')
-	require.NoError(t, err)
+	line := suite.Got(out.ReadString('\n'))(t)
 	require.Equal(t, "ready\n", line)
 
 	p.request(end, 0)
-	line, err = out.ReadString('\n')
-	require.NoError(t, err)
+	line = suite.Got(out.ReadString('\n'))(t)
 	require.Equal(t, "term\n", line)
 	p.Kill()
 	var rest strings.Builder
-	_, err = out.WriteTo(&rest)
-	require.NoError(t, err)
+	suite.Got(out.WriteTo(&rest))(t)
 	assert.Empty(t, rest.String())
 	events, status := kinds(p)
 	assert.Equal(t, []Kind{Exited, Gone}, events)
@@ -134,11 +132,9 @@ func TestProcessThatForksAndEndsOverAndOverIsMet(t *testing.T) {
 			p.Kill()
 			events, _ := kinds(p)
 			assert.Equal(t, []Kind{Exited, Gone}, events)
-			before, err := os.Stat(dir + "/log")
-			require.NoError(t, err)
+			before := suite.Got(os.Stat(dir + "/log"))(t)
 			time.Sleep(50 * time.Millisecond)
-			after, err := os.Stat(dir + "/log")
-			require.NoError(t, err)
+			after := suite.Got(os.Stat(dir + "/log"))(t)
 			assert.Equal(t, before.Size(), after.Size(), "it goes on")
 		})
 	}
@@ -257,6 +253,5 @@ func TestCommandStartsThoughAControlGroupRefusesIt(t *testing.T) {
 		pid, err = syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Sys: attr})
 		return err
 	}))
-	_, err := syscall.Wait4(pid, nil, 0, nil)
-	require.NoError(t, err)
+	suite.Got(syscall.Wait4(pid, nil, 0, nil))(t)
 }

@@ -87,8 +87,7 @@ func TestNodesAreRecognised(t *testing.T) {
 					flags |= zk.FlagSequence
 				}
 				if name == "" {
-					_, err := s.Set(t.Context(), dir, []byte(data), -1)
-					require.NoError(t, err)
+					suite.Got(s.Set(t.Context(), dir, []byte(data), -1))(t)
 					continue
 				}
 				_, err := s.Conn().Create(s.Path(dir+"/"+name), []byte(data), flags, zk.WorldACL(zk.PermAll))

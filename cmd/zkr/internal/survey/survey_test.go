@@ -29,8 +29,7 @@ func client(t *testing.T, srv *recipestest.Server, options ...protocol.ConnectOp
 
 func look(t *testing.T, c *protocol.Client, path string) *survey.Place {
 	t.Helper()
-	p, err := survey.Look(suite.Lasting(t), c, path, survey.Limits{})
-	require.NoError(t, err)
+	p := suite.Got(survey.Look(suite.Lasting(t), c, path, survey.Limits{}))(t)
 	return p
 }
 
@@ -86,8 +85,7 @@ func TestReservationsThatNobodyStandsBehindAreOrphans(t *testing.T) {
 		root, c := srv.Root(t), client(t, srv)
 		q, s := queue.New(c, root+"/queue"), suite.Session(t, c)
 		for range 2 {
-			_, err := q.Offer(t.Context(), []byte("element"))
-			require.NoError(t, err)
+			suite.Got(q.Offer(t.Context(), []byte("element")))(t)
 			suite.Must(t, q.Reserve)
 		}
 		for _, contender := range look(t, c, root+"/queue").Contenders {
@@ -147,8 +145,7 @@ func TestWhatMayNotBeReadIsSaid(t *testing.T) {
 		require.Equal(t, suite.Has(t, srv, suite.HiddenStats), p.Since.IsZero())
 
 		s := suite.Session(t, owner)
-		_, err := s.Conn().SetACL(s.Path(root+"/lock"), zk.WorldACL(zk.PermRead), -1)
-		require.NoError(t, err)
+		suite.Got(s.Conn().SetACL(s.Path(root+"/lock"), zk.WorldACL(zk.PermRead), -1))(t)
 		p = look(t, client(t, srv), root+"/lock")
 		require.Equal(t, survey.Lock, p.Recipe)
 		require.Empty(t, p.Contenders[0].Data)
@@ -169,9 +166,8 @@ var like39 = recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.Version
 func TestBadPathsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", "relative", "/a/", "/a//b", "/\x00"} {
-		_, err := survey.Look(t.Context(), nil, path, survey.Limits{})
-		require.ErrorIs(t, err, zk.ErrInvalidPath)
-		_, err = survey.NewViewer(nil, path, survey.Limits{}).Look(t.Context(), false)
+		require.ErrorIs(t, suite.Err(survey.Look(t.Context(), nil, path, survey.Limits{})), zk.ErrInvalidPath)
+		_, err := survey.NewViewer(nil, path, survey.Limits{}).Look(t.Context(), false)
 		require.ErrorIs(t, err, zk.ErrInvalidPath)
 	}
 }

@@ -65,12 +65,10 @@ func TestUnrelatedNodesDoNotHideLocks(t *testing.T) {
 			root, c := srv.Root(t), client(t, srv)
 			makeNodes(t, suite.Session(t, c), tree.nodes(root), []string{root + tree.lock})
 
-			p, err := survey.Look(t.Context(), c, root, survey.Limits{Places: 50})
-			require.NoError(t, err)
+			p := suite.Got(survey.Look(t.Context(), c, root, survey.Limits{Places: 50}))(t)
 			require.Equal(t, []string{root + tree.lock}, locksOf(p))
 			require.Positive(t, p.Cut(), "what was left out is counted")
-			p, err = survey.Look(t.Context(), c, root, survey.Limits{})
-			require.NoError(t, err)
+			p = suite.Got(survey.Look(t.Context(), c, root, survey.Limits{}))(t)
 			require.Zero(t, p.Cut())
 		})
 	}
@@ -89,8 +87,7 @@ func TestTwoLooksReadTheSameNodes(t *testing.T) {
 	first := view(t, v)
 	require.Len(t, locksOf(first), 50, "each subtree has its share")
 	for range 3 {
-		p, err := survey.Look(t.Context(), c, root, survey.Limits{Places: 60})
-		require.NoError(t, err)
+		p := suite.Got(survey.Look(t.Context(), c, root, survey.Limits{Places: 60}))(t)
 		require.Equal(t, first, p)
 		require.Equal(t, first, view(t, v))
 	}

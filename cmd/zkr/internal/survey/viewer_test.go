@@ -21,8 +21,7 @@ import (
 // view looks once more.
 func view(t *testing.T, v *survey.Viewer) *survey.Place {
 	t.Helper()
-	p, err := v.Look(suite.Lasting(t), false)
-	require.NoError(t, err)
+	p := suite.Got(v.Look(suite.Lasting(t), false))(t)
 	return p
 }
 
@@ -35,8 +34,7 @@ func TestViewerReadsOnlyWhatHasChanged(t *testing.T) {
 			lease := suite.Must(t, lock.New(c, root+"/"+name).Lock)
 			leases = append(leases, lease)
 		}
-		_, err := group.New(c, root+"/group").Join(t.Context(), "me", []byte("one"))
-		require.NoError(t, err)
+		suite.Got(group.New(c, root+"/group").Join(t.Context(), "me", []byte("one")))(t)
 
 		v := survey.NewViewer(client(t, srv), root, survey.Limits{})
 		require.True(t, v.Changed())
@@ -62,8 +60,7 @@ func TestViewerReadsOnlyWhatHasChanged(t *testing.T) {
 func TestViewerFindsWhatAWatchMisses(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		root, c := srv.Root(t), client(t, srv)
-		m, err := group.New(c, root+"/group").Join(t.Context(), "me", []byte("one"))
-		require.NoError(t, err)
+		m := suite.Got(group.New(c, root+"/group").Join(t.Context(), "me", []byte("one")))(t)
 		link := srv.Link(t)
 		viewer := link.Client(t)
 		t.Cleanup(func() { viewer.Close() })
@@ -189,15 +186,13 @@ func TestViewerCountsElementsWithoutReadingThem(t *testing.T) {
 		path, c := srv.Root(t)+"/queue", client(t, srv)
 		suite.Keep(t, c, path+"/zkrecipes") // a container that comes again would count
 		q := queue.New(c, path)
-		_, err := q.Offer(t.Context(), []byte("x"))
-		require.NoError(t, err)
+		suite.Got(q.Offer(t.Context(), []byte("x")))(t)
 		v := survey.NewViewer(client(t, srv), path, survey.Limits{})
 		first := view(t, v)
 		require.Equal(t, look(t, c, path), first)
 
 		before := v.Requests()
-		_, err = q.Offer(t.Context(), []byte("y"))
-		require.NoError(t, err)
+		suite.Got(q.Offer(t.Context(), []byte("y")))(t)
 		var p *survey.Place
 		suite.Soon(t, func() bool { p = view(t, v); return p.Entries.Length == 2 }, "element")
 		require.LessOrEqual(t, v.Requests(), before+2)
@@ -217,14 +212,12 @@ func TestCountGoesOnInTheSecondHalfOfTheNumbers(t *testing.T) {
 	srv := recipestest.Start(t)
 	path, c := srv.Root(t)+"/queue", client(t, srv)
 	q := queue.New(c, path)
-	_, err := q.Offer(t.Context(), []byte("x"))
-	require.NoError(t, err)
+	suite.Got(q.Offer(t.Context(), []byte("x")))(t)
 	require.NoError(t, srv.Embedded().SetSequence(path, 1<<30-1))
 	before := look(t, c, path).Entries.Created
 
 	for range 3 {
-		_, err = q.Offer(t.Context(), []byte("y"))
-		require.NoError(t, err)
+		suite.Got(q.Offer(t.Context(), []byte("y")))(t)
 	}
 	require.Equal(t, before+3, look(t, c, path).Entries.Created)
 

@@ -62,8 +62,7 @@ func newClient(t *testing.T, srv *recipestest.Server) *protocol.Client {
 // request sends a request and returns the status, without following a redirection.
 func request(t *testing.T, method, address string, header map[string]string, body string) *http.Response {
 	t.Helper()
-	r, err := http.NewRequestWithContext(suite.Lasting(t), method, address, strings.NewReader(body))
-	require.NoError(t, err)
+	r := suite.Got(http.NewRequestWithContext(suite.Lasting(t), method, address, strings.NewReader(body)))(t)
 	for name, value := range header {
 		if name == "Host" {
 			r.Host = value
@@ -71,8 +70,7 @@ func request(t *testing.T, method, address string, header map[string]string, bod
 		r.Header.Set(name, value)
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
-	answer, err := transport.RoundTrip(r)
-	require.NoError(t, err)
+	answer := suite.Got(transport.RoundTrip(r))(t)
 	t.Cleanup(func() { answer.Body.Close() })
 	return answer
 }
@@ -142,16 +140,13 @@ func TestTokenIsNeeded(t *testing.T) {
 			return c.PostForm(server.URL+"/login", url.Values{"token": {token}})
 		},
 	} {
-		jar, err := cookiejar.New(nil)
-		require.NoError(t, err)
+		jar := suite.Got(cookiejar.New(nil))(t)
 		browser := &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}
-		answer, err := visit(browser)
-		require.NoError(t, err)
+		answer := suite.Got(visit(browser))(t)
 		answer.Body.Close()
 		require.Equal(t, 200, answer.StatusCode, name)
 		require.Equal(t, server.URL+"/", answer.Request.URL.String())
-		answer, err = browser.Get(server.URL + "/app.js")
-		require.NoError(t, err)
+		answer = suite.Got(browser.Get(server.URL + "/app.js"))(t)
 		answer.Body.Close()
 		require.Equal(t, 200, answer.StatusCode)
 	}
@@ -254,13 +249,11 @@ type stream struct {
 func listen(t *testing.T, server *httptest.Server, header map[string]string) *stream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(suite.Lasting(t))
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/events", nil)
-	require.NoError(t, err)
+	r := suite.Got(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/events", nil))(t)
 	for name, value := range header {
 		r.Header.Set(name, value)
 	}
-	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
-	require.NoError(t, err)
+	answer := suite.Got((&http.Transport{DisableKeepAlives: true}).RoundTrip(r))(t)
 	require.Equal(t, 200, answer.StatusCode)
 	require.Equal(t, "text/event-stream", answer.Header.Get("Content-Type"))
 	stop := func() { cancel(); answer.Body.Close() }

@@ -115,8 +115,7 @@ func TestBrowsersShareOneSurveyThatCostsNothingAtRest(t *testing.T) {
 
 	last := listen(t, server, nil)
 	last.all()
-	_, err := lock.New(c, root+"/19").TryLock(t.Context())
-	require.ErrorIs(t, err, lock.ErrLocked)
+	require.ErrorIs(t, suite.Err(lock.New(c, root+"/19").TryLock(t.Context())), lock.ErrLocked)
 	waiting, cancel := context.WithCancel(suite.Lasting(t))
 	waiter := suite.Later(func() error { _, err := lock.New(newClient(t, srv), root+"/19").Lock(waiting); return err })
 	last.await(about(root+"/19", func(r row) bool { return r.Waiting == 1 }))
@@ -145,11 +144,9 @@ func TestNoCharacterThatIsNotPrintableIsSent(t *testing.T) {
 	srv := recipestest.Start(t)
 	root, c := srv.Root(t), newClient(t, srv)
 	const odd = "<b>\x1b[2J\u202e\u0085\u2028\x00\xff"
-	data, err := json.Marshal(map[string]string{"host": odd, "program": odd, "more": odd})
-	require.NoError(t, err)
+	data := suite.Got(json.Marshal(map[string]string{"host": odd, "program": odd, "more": odd}))(t)
 	suite.Must(t, lock.New(c, root+"/\u202ename", lock.WithData(data)).Lock)
-	_, err = group.New(c, root+"/group").Join(t.Context(), "m\u202e", []byte(odd))
-	require.NoError(t, err)
+	suite.Got(group.New(c, root+"/group").Join(t.Context(), "m\u202e", []byte(odd)))(t)
 
 	browser := listen(t, start(t, newClient(t, srv), root, Access{}, nil), nil)
 	m := browser.all()
@@ -168,8 +165,7 @@ func TestTimelineTellsLosses(t *testing.T) {
 	root := srv.Root(t)
 	dying := srv.Client(t)
 	suite.Must(t, lock.New(dying, root+"/lock", lock.WithData([]byte("one"))).Lock)
-	_, err := group.New(dying, root+"/group").Join(t.Context(), "host-1", nil)
-	require.NoError(t, err)
+	suite.Got(group.New(dying, root+"/group").Join(t.Context(), "host-1", nil))(t)
 	browser := listen(t, start(t, newClient(t, srv), root, Access{}, nil), nil)
 	browser.all()
 	next := suite.Later(func() *lock.Lease {
@@ -200,14 +196,11 @@ func TestQueueShowsItsRates(t *testing.T) {
 	srv := recipestest.Start(t)
 	path := srv.Root(t) + "/queue"
 	q := queue.New(newClient(t, srv), path)
-	_, err := q.OfferAll(t.Context(), [][]byte{[]byte("x"), []byte("y")})
-	require.NoError(t, err)
+	suite.Got(q.OfferAll(t.Context(), [][]byte{[]byte("x"), []byte("y")}))(t)
 	browser := listen(t, start(t, newClient(t, srv), path, Access{}, nil), nil)
 	require.Equal(t, 2, browser.all().Set[0].Queue.Length)
-	_, err = q.Offer(t.Context(), []byte("z"))
-	require.NoError(t, err)
-	_, err = q.PollN(t.Context(), 2)
-	require.NoError(t, err)
+	suite.Got(q.Offer(t.Context(), []byte("z")))(t)
+	suite.Got(q.PollN(t.Context(), 2))(t)
 	browser.await(about(path, func(r row) bool {
 		return r.Queue.Length == 1 && r.Queue.In > 0 && r.Queue.Out > r.Queue.In
 	}))

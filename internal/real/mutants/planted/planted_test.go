@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/real/mutants/planted"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestEachBugFitsTheCodeAndHasACheck(t *testing.T) {
@@ -37,11 +38,9 @@ func TestEachBugFitsTheCodeAndHasACheck(t *testing.T) {
 
 // testsOf returns the names of the tests in a directory.
 func testsOf(t *testing.T, dir string) (names []string) {
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	require.NoError(t, err)
+	files := suite.Got(filepath.Glob(filepath.Join(dir, "*_test.go")))(t)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := suite.Got(os.ReadFile(file))(t)
 		for line := range strings.Lines(string(text)) {
 			if rest, ok := strings.CutPrefix(line, "func Test"); ok {
 				name, _, _ := strings.Cut(rest, "(")

@@ -20,6 +20,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/reach"
 )
@@ -110,8 +111,7 @@ func (s *subject) checkForgettingIsRefused(t *testing.T) {
 	s.members[0].claimed = true
 	// The other members may not forget, and they keep their data.
 	for _, kind := range []string{"data-lost", "amnesia"} {
-		_, err := s.Inject(ctx, kind, random(1), time.Minute, clients)
-		require.ErrorContains(t, err, "may not forget now")
+		require.ErrorContains(t, suite.Err(s.Inject(ctx, kind, random(1), time.Minute, clients)), "may not forget now")
 		require.Zero(t, s.count("[ ! -e data/version-2 ]"))
 	}
 	s.members[0].claimed = false
@@ -391,8 +391,7 @@ func checkMembersLatency(t *testing.T, s *subject) {
 // ask sends a four-letter word to a member over a link of a client. It returns what arrived.
 func (s *subject) ask(t *testing.T, client, at int) (string, error) {
 	t.Helper()
-	addrs, err := s.Connect(client)
-	require.NoError(t, err)
+	addrs := suite.Got(s.Connect(client))(t)
 	return reach.Ask(strings.Split(addrs, ",")[at], "srvr")
 }
 
@@ -471,8 +470,7 @@ func checkClientsLatency(t *testing.T, s *subject) {
 
 func checkClientsReset(t *testing.T, s *subject) {
 	end := s.inject(t, s.seed(func(i *injection) bool { return i.someClients()[0] }))
-	addrs, err := s.Connect(0)
-	require.NoError(t, err)
+	addrs := suite.Got(s.Connect(0))(t)
 	conn, err := net.Dial("tcp", strings.Split(addrs, ",")[0])
 	if err == nil { // else the reset was faster than Dial
 		defer conn.Close()
@@ -571,8 +569,7 @@ func (s *subject) deposes(t *testing.T) bool {
 
 func checkRolling(t *testing.T, s *subject) {
 	require.Equal(t, 3, s.count("echo $server >before"))
-	_, err := s.Inject(t.Context(), s.kind, random(1), time.Second, clients)
-	require.NoError(t, err)
+	suite.Got(s.Inject(t.Context(), s.kind, random(1), time.Second, clients))(t)
 	require.Zero(t, s.count(`[ "$(cat before)" = $server ]`))
 }
 
