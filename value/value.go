@@ -122,10 +122,10 @@ func (v *Value) Update(ctx context.Context, fn func(old State) (data []byte, err
 			return State{}, err
 		}
 
-		// After an error, across would call fn again if the session was lost meanwhile.
+		// After fn's error, across would call fn again if the session was lost meanwhile.
 		data, err := fn(old)
 		if failed = cmp.Or(err, v.recipe.Validate(data)); failed != nil {
-			return State{}, nil
+			return State{}, ctx.Err()
 		}
 
 		// Only the answer to a write has a Stat, so a new node is written in the same transaction.
