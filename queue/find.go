@@ -154,7 +154,7 @@ func (c *consumer) list(life context.Context) error {
 		return nil
 	}
 	err = c.returner.glance(life)
-	c.window.share(slices.Index(c.returner.present, c.presence.name), len(c.returner.present))
+	c.window.share(slices.Index(c.returner.present, c.held.name), len(c.returner.present))
 	return err
 }
 

@@ -79,17 +79,15 @@ type offering struct {
 type producer struct {
 	*site
 	offering
-	offers   *batch.Batcher[*offer]
-	presence presence
-	receipt  receipt
-	next     int64 // the number of the next entry, or a smaller number; negative if it is unknown
-	bound    bound
-	keys     keys
+	offers  *batch.Batcher[*offer]
+	receipt *receipt // nil if there is none
+	next    int64    // the number of the next entry, or a smaller number; negative if it is unknown
+	bound   bound
+	keys    keys
 }
 
 func newProducer(s *site, how offering, turns *line.Line) *producer {
 	p := &producer{site: s, offering: how, next: -1, bound: bound{turns: turns}}
-	p.presence = presence{site: s, dir: receiptsNode}
 	p.keys.site, p.keys.retention = s, how.retention
 	p.offers = batch.New(s, p.limits(), p.serve, func(o *offer, cause error) error {
 		return &UncertainError{Data: o.items, Err: uncertain(cause)}
@@ -110,20 +108,21 @@ func (p *producer) serve(life context.Context) {
 	p.endTurn()
 }
 
-// rest ends the turn, and the presence after a moment without offers. It reports false if an offer
-// has come.
+// rest ends the turn, and deletes the receipt after a moment without offers. It reports false if an
+// offer has come.
 func (p *producer) rest(life context.Context) bool {
 	if p.linger(life); p.bound.turn != nil {
 		return false
 	}
-	if p.presence.name == "" {
+	if p.receipt == nil {
 		return true
 	}
-	if !p.offers.Idle(life, idlePresence) {
+	if !p.offers.Idle(life, idleReceipt) {
 		return false
 	}
-	if life.Err() == nil {
-		p.presence.leave(life)
+	// If it can't be deleted (for lack of a permission), it is used again.
+	if life.Err() == nil && p.deleteNode(life, p.session, p.receipt.node) == nil {
+		p.receipt = nil
 	}
 	return true
 }
@@ -151,13 +150,10 @@ func (p *producer) fits(items [][]byte) error {
 // prepare makes sure that the receipt and the queue exist. It reads the facts that pending offers
 // rely on. With an error, it returns the offers that can't be sent without them.
 func (p *producer) prepare(life context.Context, pending []*offer) (lacking []*offer, err error) {
-	node, err := p.presence.use(life)
-	if err != nil {
-		return pending, err
-	}
-
-	if node != p.receipt.node {
-		p.receipt = receipt{node: node}
+	if p.receipt == nil {
+		if p.receipt, err = p.newReceipt(life, receiptsNode); err != nil {
+			return pending, err
+		}
 		p.bound.readAt = time.Time{}
 	}
 
@@ -250,14 +246,15 @@ func (p *producer) send(life context.Context) {
 	case err == nil:
 		p.deliver(sent, done)
 	case errors.Is(err, errNothingToDo):
-	case errors.Is(err, protocol.ErrUncertain):
-		p.presence.discard()
+	case errors.Is(err, protocol.ErrUncertain), errors.Is(err, errNoReceipt):
+		p.receipt.discard()
+		p.receipt = nil
+		// Unless the outcome is unknown, nothing was executed. So the offers are sent again.
 		for _, o := range sent {
-			p.offers.Answer(&UncertainError{Data: o.items, Err: err}, o)
+			if errors.Is(err, protocol.ErrUncertain) {
+				p.offers.Answer(&UncertainError{Data: o.items, Err: err}, o)
+			}
 		}
-	// Nothing was executed, so the offers are sent again with a new receipt.
-	case errors.Is(err, errNoReceipt):
-		p.presence.discard()
 	// The check of the keys failed: another directory is the latest.
 	case errors.Is(err, zk.ErrBadVersion):
 		p.keys.known = false
