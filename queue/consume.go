@@ -193,12 +193,6 @@ func (w *workforce) work() {
 			return
 		}
 
-		// The item came too late, and fn has not seen it.
-		if w.run.Err() != nil {
-			w.unfinished(it)
-			continue
-		}
-
 		w.serve(it)
 	}
 }
@@ -244,7 +238,7 @@ func (w *workforce) settle(it *Item, err error, exit *PanicError) {
 
 // unfinished gives back an item without a failed attempt.
 func (w *workforce) unfinished(it *Item) {
-	err := it.decide(context.WithoutCancel(w.ctx), unused, nack{}, nil)
+	err := it.decide(context.WithoutCancel(w.ctx), new(ending))
 	if err != nil && !over(err) {
 		w.queue.recipe.Logger().Warn("unfinished item not given back yet", "path", w.queue.path, "id", it.ID(), "error", err)
 	}
