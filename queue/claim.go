@@ -299,12 +299,14 @@ func (s *settler) giveUp(life context.Context, work *recipe.Session, c *claim, r
 }
 
 // fitting returns how many of the first entries fit into a transaction that begins with ops, and
-// its operations. The other entries are for the next callers.
+// its operations. The other entries are for the next callers. (An entry that is too large to be
+// reserved stands alone.)
 func (c *consumer) fitting(entries []*reading, ops []any, operations func(i int) []any) (n int, all []any) {
 	size, most := recipe.MultiSize(ops...), min(claimBytes, c.session.RequestLimit())
 	for ; n < len(entries); n++ {
 		more := operations(n)
-		if size += max(recipe.MultiSize(more...), len(entries[n].data)); size > most && n > 0 {
+		size += max(recipe.MultiSize(more...), len(entries[n].data))
+		if n > 0 && (size > most || c.fits(entries[n].data) != nil) {
 			break
 		}
 		ops = append(ops, more...)
@@ -359,11 +361,8 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 		held.made = true
 	}
 
-	if i := slices.IndexFunc(entries, func(r *reading) bool { return !c.canReturn(r.data) }); i == 0 {
-		return nil, fmt.Errorf("%w: entry %s can only be taken, because a reservation needs more room", protocol.ErrTooLarge, entries[0].Node)
-	} else if i > 0 {
-		c.keep(entries[i:])
-		entries = entries[:i]
+	if err := c.fits(entries[0].data); err != nil {
+		return nil, fmt.Errorf("entry %s can only be taken: %w", entries[0].Node, err)
 	}
 
 	claims := make([]*claim, len(entries))

@@ -121,8 +121,10 @@ func (q *Queue) offer(ctx context.Context, o offer) (ids []string, err error) {
 	done, err := across(ctx, q, func(u *under) (*offer, error) {
 		// A call can go on in the next session, and each session needs its own request.
 		attempt := o
-		if err := u.producer.fits(o.items); err != nil {
-			return &attempt, err
+		for _, data := range o.items {
+			if err := u.producer.fits(data); err != nil {
+				return &attempt, err
+			}
 		}
 
 		return &attempt, u.producer.offers.Do(ctx, &attempt)

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -99,8 +100,13 @@ type site struct {
 	returns  int         // size of the transaction that puts back an empty entry, at most
 }
 
-// canReturn reports whether a reserved entry with this data could be put back.
-func (p *site) canReturn(data []byte) bool { return p.returns+len(data) <= p.session.RequestLimit() }
+// fits returns an error if data leaves no room for what a reservation adds.
+func (p *site) fits(data []byte) error {
+	if size, most := p.returns+len(data), p.session.RequestLimit(); size > most {
+		return fmt.Errorf("%w: %d bytes with what a reservation adds, and %d are the limit", protocol.ErrTooLarge, size, most)
+	}
+	return nil
+}
 
 // report reports an event of n entries, of any number of callers.
 func (p *site) report(kind protocol.EventKind, n int, err error) {

@@ -136,17 +136,6 @@ func (p *producer) fail(err error, offers ...*offer) {
 	p.offers.Answer(err, offers...)
 }
 
-// fits returns an error if an entry leaves no room for what a reservation adds.
-func (p *producer) fits(items [][]byte) error {
-	for _, data := range items {
-		if !p.canReturn(data) {
-			return fmt.Errorf("%w: %d bytes with what a reservation adds, and %d are the limit",
-				protocol.ErrTooLarge, p.returns+len(data), p.session.RequestLimit())
-		}
-	}
-	return nil
-}
-
 // prepare makes sure that the receipt and the queue exist. It reads the facts that pending offers
 // rely on. With an error, it returns the offers that can't be sent without them.
 func (p *producer) prepare(life context.Context, pending []*offer) (lacking []*offer, err error) {
