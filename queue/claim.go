@@ -231,12 +231,8 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 		s.settlements.Answer(err, sent...)
 	default:
 		// A single settlement was refused. The others are sent again.
-		i := slices.IndexFunc(sent, func(r *settlement) bool {
-			failed -= len(r.ops)
-			return failed < 0
-		})
-
-		s.settlements.Answer(&refusal{failed + len(sent[i].ops), err}, sent[i])
+		i, operation := blame(sent, func(r *settlement) int { return len(r.ops) }, failed)
+		s.settlements.Answer(&refusal{operation, err}, sent[i])
 		// If a taker was too late, the others probably are, too.
 		if sent[i].claims[0].owner == "" {
 			s.settlements.Answer(errLate, slices.DeleteFunc(sent, func(r *settlement) bool { return r.claims[0].owner != "" })...)
@@ -318,10 +314,7 @@ func (c *consumer) fitting(entries []*reading, ops []any, operations func(i int)
 // refusedEntry returns the entry that the operation with this index is about, if each entry has its
 // removal and then so many operations more.
 func (c *consumer) refusedEntry(entries []*reading, more, failed int) *reading {
-	i := slices.IndexFunc(entries, func(r *reading) bool {
-		failed -= len(c.removal(c.session, r)) + more
-		return failed < 0
-	})
+	i, _ := blame(entries, func(r *reading) int { return len(c.removal(c.session, r)) + more }, failed)
 	return entries[i]
 }
 

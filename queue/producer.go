@@ -26,10 +26,8 @@ type offer struct {
 	due   int64
 	key   string // of a single entry; empty if it has none
 	items [][]byte
+	ops   []any    // of the latest attempt
 	ids   []string // nil if the answer was lost
-
-	// at is where the offer's operations begin in the transaction.
-	at, operations int
 }
 
 // numbers returns how many of the queue's numbers the offer uses.
@@ -49,7 +47,7 @@ func (o *offer) id(node string) string {
 	return path.Base(node)
 }
 
-// creates returns the operations that append an offer's entries and remember its key.
+// creates returns the operations that append an offer's entries and then remember its key.
 func (p *producer) creates(o *offer) (ops []any) {
 	for _, data := range o.items {
 		if o.due != 0 {
@@ -230,7 +228,7 @@ func (p *producer) send(life context.Context) {
 	}, func() { p.offers.Return(sent) })
 
 	failed := done.failed(err)
-	culprit := culprit(sent, failed)
+	offers, key := blamed(sent, failed)
 	switch {
 	case err == nil:
 		p.deliver(sent, done)
@@ -251,15 +249,11 @@ func (p *producer) send(life context.Context) {
 		p.endTurn()
 	case errors.Is(err, zk.ErrNoNode):
 		p.recreate(life, sent)
-	case culprit != nil && errors.Is(err, zk.ErrNodeExists):
-		// Its key was offered before.
-		p.offers.Answer(nil, culprit)
-	case culprit != nil:
-		p.fail(err, culprit)
-	case sent == nil:
-		p.fail(err, p.offers.Pending()...)
+	// The key was offered before.
+	case key && errors.Is(err, zk.ErrNodeExists):
+		p.offers.Answer(nil, offers...)
 	default:
-		p.fail(err, beside(sent, failed)...)
+		p.fail(err, offers...)
 	}
 }
 
@@ -267,7 +261,7 @@ func (p *producer) send(life context.Context) {
 func (p *producer) load() (offers []*offer, ops []any) {
 	most, n, keyed := p.maxLength, 0, make(map[string]bool)
 	offers = p.offers.Collect(func(o *offer, room *batch.Room) bool {
-		creates := p.creates(o)
+		o.ops = p.creates(o)
 		switch {
 		// This offer and those behind it wait, so that no offer overtakes another.
 		case most > 0 && p.bound.length+n+o.numbers() > most:
@@ -277,12 +271,11 @@ func (p *producer) load() (offers []*offer, ops []any) {
 		// Two offers with one key can't share a transaction, because the first offer can fail.
 		case o.key != "" && (keyed[o.key] || !p.keys.known):
 			return false
-		case !room.Take(len(creates), recipe.MultiSize(creates...)):
+		case !room.Take(len(o.ops), recipe.MultiSize(o.ops...)):
 			return false
 		}
 
-		o.at, o.operations = len(ops), len(creates)
-		ops = append(ops, creates...)
+		ops = append(ops, o.ops...)
 		n += o.numbers()
 		if o.key != "" {
 			keyed[o.key] = true
@@ -306,23 +299,18 @@ func (p *producer) checks(sent []*offer) (ops []any) {
 	return ops
 }
 
-// If the failed operation is about a key, culprit returns the offer with that key.
-func culprit(sent []*offer, failed int) *offer {
-	for _, o := range sent {
-		if o.key != "" && failed > o.at && failed < o.at+o.operations {
-			return o
-		}
+// blamed returns the offers for which the failed operation is to blame. If it is about a key, that
+// is a single offer. If it creates an entry, it would fail for all offers into the same directory
+// (delayed entries have their own). If it is about no offer, blamed returns all offers.
+func blamed(sent []*offer, failed int) (offers []*offer, key bool) {
+	i, operation := blame(sent, func(o *offer) int { return len(o.ops) }, failed)
+	if i < 0 {
+		return sent, false
 	}
-	return nil
-}
-
-// beside returns the offers into the directory of the failed entry (delayed entries have their
-// own). The operation would fail for all of them. If no entry failed, it returns all offers.
-func beside(sent []*offer, failed int) []*offer {
-	i := slices.IndexFunc(sent, func(o *offer) bool { return failed >= o.at && failed < o.at+o.operations })
+	key = operation >= len(sent[i].items)
 	return slices.DeleteFunc(slices.Clone(sent), func(o *offer) bool {
-		return i >= 0 && path.Dir(o.prefix) != path.Dir(sent[i].prefix)
-	})
+		return key && o != sent[i] || path.Dir(o.prefix) != path.Dir(sent[i].prefix)
+	}), key
 }
 
 // recreate creates nodes that offers need and that are gone. It answers the offers for which that
@@ -348,6 +336,7 @@ func (p *producer) recreate(life context.Context, sent []*offer) {
 // answer was lost.
 func (p *producer) deliver(sent []*offer, done result) {
 	n, all, keyed := 0, 0, false
+	answers := done
 	for _, o := range sent {
 		n += o.numbers()
 		all += len(o.items)
@@ -356,9 +345,10 @@ func (p *producer) deliver(sent []*offer, done result) {
 			continue
 		}
 
-		for _, a := range done[o.at:][:len(o.items)] {
+		for _, a := range answers[:len(o.items)] {
 			o.ids = append(o.ids, o.id(a.String))
 		}
+		answers = answers[len(o.ops):]
 
 		if latest, ok := layout.ParseEntry(o.ids[len(o.ids)-1], true); ok && o.due == 0 {
 			p.next = int64(latest.Sequence) + 1

@@ -31,6 +31,16 @@ func (r result) failed(err error) int {
 	return slices.IndexFunc(r, func(a zk.MultiResponse) bool { return a.Error != nil })
 }
 
+// blame returns which of all parts of a transaction an operation belongs to (-1 if none), and the
+// operation's index in that part. operations returns how many operations a part has.
+func blame[T any](all []T, operations func(part T) int, failed int) (part, index int) {
+	part = slices.IndexFunc(all, func(t T) bool {
+		index, failed = failed, failed-operations(t)
+		return failed < 0 && index >= 0
+	})
+	return part, index
+}
+
 // transact blocks until the operations that prepare returns were executed (all or none). It calls
 // prepare just before each attempt. If prepare returns no operations, transact returns
 // errNothingToDo. If an answer is lost, transact asks executed whether the attempt was executed. It
