@@ -141,15 +141,17 @@ func (p *place) removal(s *recipe.Session, r *reading) []any {
 }
 
 // end removes an entry as it was read and does more (all of it or nothing). It returns which of the
-// further operations failed. After a lost answer, end succeeds if the entry is gone.
-func (p *place) end(ctx context.Context, s *recipe.Session, r *reading, more ...any) (failed int, err error) {
+// further operations failed, and whether an answer was lost. After that, end succeeds if the entry
+// is gone.
+func (p *place) end(ctx context.Context, s *recipe.Session, r *reading, more ...any) (failed int, lost bool, err error) {
 	removal := p.removal(s, r)
 	ops := slices.Concat(removal, more)
 	done, err := transact(ctx, s, func() []any { return ops }, func() {}, func(ctx context.Context) (bool, error) {
+		lost = true
 		gone, err := p.isGone(ctx, s, r)
 		return gone, ignore(err, zk.ErrNoAuth)
 	})
-	return done.failed(err) - len(removal), err
+	return done.failed(err) - len(removal), lost, err
 }
 
 // isGone reports whether the entry that was read is gone. (A claim of unknown outcome has no czxid,
@@ -298,7 +300,7 @@ func (p *place) relocate(ctx context.Context, s *recipe.Session, from *place, r 
 			}
 		}
 
-		failed, err := from.end(ctx, s, r, slices.Concat(sweep, p.arrival(s, r.data, m))...)
+		failed, _, err := from.end(ctx, s, r, slices.Concat(sweep, p.arrival(s, r.data, m))...)
 		switch missing := errors.Is(err, zk.ErrNoNode); {
 		case err == nil, failed < 0, !missing && !errors.Is(err, zk.ErrNodeExists):
 			return err

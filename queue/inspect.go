@@ -212,14 +212,11 @@ func (q *Queue) Remove(ctx context.Context, id string) error {
 				return op.missing("there is no entry " + id)
 			}
 
-			_, err = transact(ctx, s, func() []any { return q.removal(s, t) }, func() {}, func(ctx context.Context) (bool, error) {
-				op.executed = true
-				gone, err := q.isGone(ctx, s, t)
-				return gone, ignore(err, zk.ErrNoAuth)
-			})
+			_, lost, err := q.end(ctx, s, t)
+			op.executed = op.executed || lost
 			// If the answer was lost, or the entry was not there any more, it may have moved. So we
 			// look for it again.
-			if err == nil && !op.executed || ignore(err, zk.ErrBadVersion, zk.ErrNoNode) != nil {
+			if err == nil && !lost || ignore(err, zk.ErrBadVersion, zk.ErrNoNode) != nil {
 				return err
 			}
 		}

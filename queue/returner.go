@@ -275,7 +275,7 @@ func (r *returner) moveAll(life context.Context, entries []*reading) bool {
 	if recipe.MultiSize(ops...) > min(claimBytes, r.session.RequestLimit()) || r.numbered(life, r.session) != nil {
 		return false
 	}
-	_, err := r.end(life, r.session, entries[0], ops[len(r.removal(r.session, entries[0])):]...)
+	_, _, err := r.end(life, r.session, entries[0], ops[len(r.removal(r.session, entries[0])):]...)
 	return err == nil
 }
 
