@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,12 @@ type directory struct {
 	receipt  *receipt     // only the settler's transactions change it
 	receives atomic.Bool  // there is a receipt, and nobody has deleted it
 	claims   atomic.Int64 // that have not ended
+}
+
+// unique returns the part of the claim's name that no other claim has.
+func (c *claim) unique() string {
+	number, _, _ := strings.Cut(path.Base(c.node()), ",")
+	return path.Base(path.Dir(c.node())) + "-" + number
 }
 
 // A settlement is a request to delete claims and do more operations. The first operations delete

@@ -277,7 +277,7 @@ func (p *place) arrival(s *recipe.Session, data []byte, m move) []any {
 func (p *place) longestReturn(s *recipe.Session) int {
 	const number = "0000000000"
 	owner := s.NewOwner().String()
-	id := layout.DeadID(owner)
+	id := layout.DeadID(owner + "-" + number)
 	record := layout.Record{
 		ID: id, Node: layout.MovedEntry(id) + number, Since: math.MaxInt64, Attempts: math.MaxInt32, Returns: returnVersions - 2,
 		Reason: strings.Repeat(`"`, layout.ReasonLength(s.RequestLimit())),

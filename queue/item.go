@@ -250,7 +250,7 @@ func (it *Item) lastAttempt() bool {
 // toDeadLetters moves the entry to the dead letters.
 func (it *Item) toDeadLetters(life context.Context, work *recipe.Session, record layout.Record) error {
 	letter := layout.Record{
-		ID: layout.DeadID(work.NewOwner().String()), Since: record.Since, Reason: record.Reason,
+		ID: layout.DeadID(it.claim.unique()), Since: record.Since, Reason: record.Reason,
 		Origin: &layout.Origin{Queue: it.queue.path, ID: record.ID, Attempts: record.Attempts},
 	}
 	return it.under.putBack(life, work, it.claim, &it.queue.deadLetters.place, move{record: letter, tail: true})
