@@ -232,8 +232,6 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 		undone()
 	// The settlements stay pending, or Rounds answers them with the session's error.
 	case errors.Is(err, errNothingToDo), s.session.Err() != nil:
-	case sent == nil:
-		s.settlements.Answer(err, pending...)
 	case failed < 0, failed >= operations:
 		s.settlements.Answer(err, sent...)
 	default:
@@ -332,7 +330,7 @@ func (c *consumer) assign(life context.Context, entries []*reading) (claims []*c
 		return nil, err
 	}
 
-	receipt := c.setting(c.session, consumersNode+"/"+c.held.name, make([]byte, 20), 0)
+	receipt := c.setting(c.session, consumersNode+"/"+c.held.name, make([]byte, 20))
 	n, _ := c.fitting(entries, []any{receipt}, func(i int) []any { return c.removal(c.session, entries[i]) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -370,7 +368,7 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 		// If the receipt is gone, this fails.
 		&zk.CheckVersionRequest{Path: c.session.Path(c.path + held.receipt.node), Version: -1},
 		// The Stat has the token.
-		c.setting(c.session, held.node, nil, -1),
+		c.setting(c.session, held.node, nil),
 	}, func(i int) []any {
 		c.number++
 		// The number makes the claim's name unique.

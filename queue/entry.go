@@ -267,10 +267,10 @@ func (p *place) arrival(s *recipe.Session, data []byte, m move) []any {
 	ops := []any{record, p.creation(s, node, nil, 0)}
 	// Each write raises the entry's version by one.
 	for range m.record.Returns % returnVersions {
-		ops = append(ops, p.setting(s, node, nil, -1))
+		ops = append(ops, p.setting(s, node, nil))
 	}
 
-	return append(ops, p.setting(s, node, data, -1))
+	return append(ops, p.setting(s, node, data))
 }
 
 // longestReturn returns the size of the largest transaction that puts back an entry without data.

@@ -60,8 +60,8 @@ func (p *place) deletion(s *recipe.Session, node string, version int32) *zk.Dele
 	return &zk.DeleteRequest{Path: s.Path(p.path + node), Version: version}
 }
 
-func (p *place) setting(s *recipe.Session, node string, data []byte, version int32) *zk.SetDataRequest {
-	return &zk.SetDataRequest{Path: s.Path(p.path + node), Data: data, Version: version}
+func (p *place) setting(s *recipe.Session, node string, data []byte) *zk.SetDataRequest {
+	return &zk.SetDataRequest{Path: s.Path(p.path + node), Data: data, Version: -1}
 }
 
 // ensure creates directories of a queue if they are missing.

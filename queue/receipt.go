@@ -3,14 +3,12 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
@@ -74,16 +72,14 @@ func transact(life context.Context, s *recipe.Session, prepare func() []any, uns
 }
 
 // A receipt is an ephemeral node that says which transactions of a batcher were executed because
-// each of them writes its number there. If an answer is lost, the receipt is read. All attempts at
-// a transaction expect the same version of the node, so at most one attempt can succeed.
+// each of them writes its number there. If an answer is lost, the receipt is read (behind a fence,
+// so an attempt that has not written it never will).
 //
 // A receipt exists while a goroutine works, and for a moment after. Its name is never used again.
 type receipt struct {
 	*site
-	node    string // its path below the queue's path
-	number  int64  // of the latest transaction
-	version int32  // of the node
-	doubt   bool   // the version is unknown
+	node   string // its path below the queue's path
+	number int64  // of the latest attempt at a transaction
 }
 
 // idleReceipt is how long an unused receipt stays. (It costs the server about a hundred bytes.)
@@ -122,15 +118,6 @@ func (r *receipt) discard() {
 // transact is the function transact with the receipt. life must be the session's. If the receipt is
 // gone, transact returns errNoReceipt and nothing was executed.
 func (r *receipt) transact(life context.Context, s *recipe.Session, prepare func() []any, unsent func()) (result, error) {
-	if r.doubt {
-		stat, err := s.Exists(life, r.path+r.node)
-		if err != nil {
-			return nil, err
-		} else if stat != nil {
-			r.version = stat.Version
-		}
-	}
-
 	operations := 0
 	// The write of the number comes last, so operations keep their index.
 	done, err := transact(life, s, func() []any {
@@ -141,34 +128,20 @@ func (r *receipt) transact(life context.Context, s *recipe.Session, prepare func
 
 		r.number++
 		operations = len(ops)
-		return append(ops, &zk.SetDataRequest{
-			Path: s.Path(r.path + r.node), Data: strconv.AppendInt(nil, r.number, 10), Version: r.version,
-		})
+		return append(ops, r.setting(s, r.node, strconv.AppendInt(nil, r.number, 10)))
 	}, unsent, func(ctx context.Context) (bool, error) { return r.read(ctx, s) })
 
-	itself := done.failed(err) == operations
-	switch {
-	case err == nil && done != nil:
-		r.version++
-	// An attempt was executed after all.
-	case itself && errors.Is(err, zk.ErrBadVersion):
-		err = uncertain(err)
-	case itself && errors.Is(err, zk.ErrNoNode):
+	if done.failed(err) == operations && errors.Is(err, zk.ErrNoNode) {
 		err = errNoReceipt
 	}
-
-	r.doubt = errors.Is(err, protocol.ErrUncertain)
 	return done, err
 }
 
-// read reports whether the latest transaction was executed.
+// read reports whether the latest attempt was executed.
 func (r *receipt) read(ctx context.Context, s *recipe.Session) (executed bool, err error) {
-	data, stat, err := s.Get(ctx, r.path+r.node)
+	data, _, err := s.Get(ctx, r.path+r.node)
 	if errors.Is(err, zk.ErrNoNode) {
-		return false, fmt.Errorf("%w: %w", protocol.ErrUncertain, errNoReceipt)
-	} else if err != nil {
-		return false, err
+		err = errNoReceipt
 	}
-	r.version = stat.Version
-	return string(data) == strconv.FormatInt(r.number, 10), nil
+	return string(data) == strconv.FormatInt(r.number, 10), err
 }
