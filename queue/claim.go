@@ -381,7 +381,6 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 	})
 
 	claims = claims[:n]
-	held.claims.Add(int64(n))
 	var token int64
 	lost := false // an answer
 	done, err := transact(life, c.session, func() []any { return ops }, func() {}, func(ctx context.Context) (bool, error) {
@@ -401,6 +400,7 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 			cl.stat.Czxid = token
 		}
 
+		held.claims.Add(int64(n))
 		c.window.latest = claims[n-1].Sequence
 		return claims, nil
 	}
@@ -408,9 +408,8 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 	if c.session.Err() == nil && (lost || errors.Is(err, protocol.ErrUncertain)) {
 		// Claims that exist go back, also if an operator has ended the first of them meanwhile. The
 		// others don't matter.
+		held.claims.Add(int64(n))
 		c.letGo(life, c.session, claims...)
-	} else {
-		held.claims.Add(-int64(n))
 	}
 
 	failed := done.failed(err)

@@ -262,11 +262,8 @@ func (w *workforce) giveBack(it *Item, failure error) {
 		log.Warn("item has failed, and is tried again", "after", delay)
 	case !over(err):
 		log.Warn("item has failed, and could not be given back as it should be", "error", err)
-		select {
 		// Even without a delay the worker must let other goroutines run.
-		case <-time.After(max(delay, 1)):
-		case <-w.run.Done():
-		}
+		wait(w.run, max(delay, time.Millisecond))
 	}
 }
 

@@ -115,9 +115,6 @@ func (it *Item) Origin() string { return describe(it.claim.record) }
 // If you call Ack again, it returns the same error. Concurrent calls are safe: the ops of the first
 // call count.
 func (it *Item) Ack(ctx context.Context, ops ...any) error {
-	if err := it.queue.recipe.ValidateCall(ctx, nil); err != nil {
-		return err
-	}
 	absolute, err := it.under.of.Absolute(ops...)
 	if err != nil {
 		return it.queue.recipe.Wrap(err)
@@ -153,10 +150,6 @@ func (it *Item) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, erro
 // move at all. Then Nack returns [protocol.ErrQuotaExceeded] and goes on trying in the background
 // until the quota has room or the session ends.
 func (it *Item) Nack(ctx context.Context, opts ...NackOption) error {
-	if err := it.queue.recipe.ValidateCall(ctx, nil); err != nil {
-		return err
-	}
-
 	e := &ending{decision: refused, reason: "given back"}
 	for _, option := range opts {
 		if option == nil {
@@ -173,6 +166,10 @@ func (it *Item) Nack(ctx context.Context, opts ...NackOption) error {
 
 // decide ends the item as e says, unless another ending was decided before.
 func (it *Item) decide(ctx context.Context, e *ending) error {
+	if err := it.queue.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
+
 	it.ending.CompareAndSwap(nil, e)
 	if it.ending.Load().decision != e.decision {
 		return it.queue.recipe.Wrap(fmt.Errorf("%w: %s", protocol.ErrReleased, it.ID()))

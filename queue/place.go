@@ -138,14 +138,10 @@ func (p *site) limits() batch.Limits {
 
 // wait blocks until d has passed. If ctx ends first, it returns why.
 func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return recipe.Ended(ctx)
-	}
+	pause, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-pause.Done()
+	return recipe.Ended(ctx)
 }
 
 // gone makes WaitNode wait for the end of a node.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,10 +129,7 @@ func (p *producer) rest(life context.Context) bool {
 // fail answers offers that were not sent with an error. If the session has ended, the error says so
 // and the calls go on in the next session.
 func (p *producer) fail(err error, offers ...*offer) {
-	if over := p.session.Err(); over != nil {
-		err = over
-	}
-	p.offers.Answer(err, offers...)
+	p.offers.Answer(cmp.Or(p.session.Err(), err), offers...)
 }
 
 // prepare makes sure that the receipt and the queue exist. It reads the facts that pending offers
