@@ -281,7 +281,7 @@ func (q *Queue) operate(ctx context.Context, id string, do func(*recipe.Session,
 // find returns the entry with an ID or nil. Once it has found an entry, it returns that entry only
 // (even if it has moved).
 func (o *operation) find(ctx context.Context, s *recipe.Session, id string) (*reading, error) {
-	r, err := o.read(ctx, s, found{Entry: withID(id)})
+	r, err := o.queue.read(ctx, s, found{Entry: withID(id)})
 	for n := 1; errors.Is(err, zk.ErrNoNode); n++ {
 		entries, steady, failed := o.queue.list(ctx, s)
 		i := slices.IndexFunc(entries, func(f found) bool { return f.ID == id })
@@ -290,7 +290,7 @@ func (o *operation) find(ctx context.Context, s *recipe.Session, id string) (*re
 		case failed != nil, i < 0 && (steady || n >= snapshots):
 			return nil, failed
 		case i >= 0:
-			r, err = o.read(ctx, s, entries[i])
+			r, err = o.queue.read(ctx, s, entries[i])
 		}
 	}
 
@@ -301,19 +301,6 @@ func (o *operation) find(ctx context.Context, s *recipe.Session, id string) (*re
 
 	o.since = r.record.Since
 	return r, nil
-}
-
-// read reads an entry. An entry in the queue that may not be read can still be removed.
-func (o *operation) read(ctx context.Context, s *recipe.Session, f found) (*reading, error) {
-	r, err := o.queue.read(ctx, s, f)
-	if errors.Is(err, zk.ErrNoAuth) && !f.beside() {
-		var stat *zk.Stat
-		if stat, err = s.Exists(ctx, o.queue.path+f.node()); err == nil && stat == nil {
-			err = zk.ErrNoNode
-		}
-		r = &reading{found: f, stat: stat}
-	}
-	return r, err
 }
 
 // missing returns an error for an entry that doesn't exist, unless an attempt of ours may have
