@@ -147,11 +147,11 @@ func (s *settler) ended(err error, claims ...*claim) error {
 // serve sends one transaction after the other while there are settlements. If the view's back-off
 // stops, the waiting callers return and the work goes on.
 func (s *settler) serve(life context.Context) {
-	for range s.settlements.Rounds(nil) {
+	for pending := range s.settlements.Rounds(nil) {
 		over := make(chan struct{})
 		_, err := recipe.Detach(life, s.session, func(life context.Context, work *recipe.Session) (struct{}, error) {
 			defer close(over)
-			s.round(life, work)
+			s.round(life, work, pending[0].claims[0].dir)
 			return struct{}{}, nil
 		}, nil)
 		if err == protocol.ErrClosed {
@@ -173,15 +173,9 @@ func (s *settler) serve(life context.Context) {
 	}
 }
 
-// round sends as many settlements as fit into one transaction. Settlements that were not executed
-// stay pending.
-func (s *settler) round(life context.Context, work *recipe.Session) {
-	pending := s.settlements.Pending()
-	if len(pending) == 0 {
-		return
-	}
-
-	dir := pending[0].claims[0].dir
+// round sends as many settlements of a directory as fit into one transaction. Settlements that were
+// not executed stay pending.
+func (s *settler) round(life context.Context, work *recipe.Session, dir *directory) {
 	var sent []*settlement
 	operations := 0
 	collect := func() (ops []any) {

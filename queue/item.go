@@ -295,14 +295,19 @@ func (q *Queue) Reserve(ctx context.Context) (*Item, error) {
 func (q *Queue) TryReserve(ctx context.Context) (*Item, error) { return q.reserve(ctx, false) }
 
 func (q *Queue) reserve(ctx context.Context, wait bool) (it *Item, err error) {
-	_, err = q.reserves.Acquire(ctx, nil, func(s *recipe.Session) (*recipe.Grant, error) {
+	_, err = q.reserves.Acquire(ctx, nil, func(*recipe.Session) (*recipe.Grant, error) {
+		// The retries of what callers share have no mode.
+		s, err := q.recipe.Session(ctx)
+		if err != nil {
+			return nil, err
+		}
+
 		for u := q.under(s); ; {
 			r := &removal{max: 1, wait: wait, reserve: true}
 			if err := u.requests.Do(ctx, r); err != nil {
 				return nil, err
 			}
 
-			var err error
 			it, err = q.itemFor(ctx, u, r.claims[0])
 			if err != nil {
 				return nil, err
