@@ -258,7 +258,7 @@ func (r *room) sleep(ctx context.Context, pause time.Duration) error {
 			return err
 		}
 
-		r.first = r.queue.entries(children, len(children))
+		r.first = r.queue.entries(children, r.queue.order(children))
 	}
 
 	if len(r.first) == 0 {

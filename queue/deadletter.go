@@ -50,7 +50,7 @@ func (q *Queue) Redrive(ctx context.Context, dead *Queue, max int) (moved int, e
 		}
 
 		children, _, err := dead.children(ctx, s, "")
-		for _, e := range dead.entries(children, len(children)) {
+		for _, e := range dead.entries(children, dead.order(children)) {
 			if moved >= max || err != nil {
 				break
 			}

@@ -22,7 +22,8 @@
 //     reservation and its return each write the data once more.
 //   - A queue should be short. It works with 100,000 entries, but Java's tools (and others that
 //     limit answers to 1 MB) can list only some 50,000. A busy consumer lists the queue four to ten
-//     times a second, and once for each item that it gives back without an option.
+//     times a second (less often if that takes long, or if many sessions do it), and once for each
+//     item that it gives back without an option.
 //   - A path takes 2,146,435,072 entries in its life (24 days at 1,000 a second). Then offers fail
 //     with [protocol.ErrSequenceExhausted]. Use another path, or delete the drained queue while no
 //     client uses it.
@@ -42,7 +43,8 @@
 //     store that compares [Item.Token] keep out the former consumer's writes.
 //   - IDs do not change (except for dead letters).
 //   - Order: exact with a single consuming session. Entries of a producer have the order of its
-//     calls. If sessions race, an entry can be overtaken for some tenths of a second.
+//     calls. If sessions race, an entry can be overtaken for some tenths of a second (or for
+//     seconds, if the queue is very long).
 //   - Fairness: sessions with the same number of consuming goroutines get between half and twice an
 //     equal share.
 //   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone.

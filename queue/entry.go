@@ -32,21 +32,28 @@ func (f *found) node() string { return cmp.Or(f.elsewhere, "/"+f.Node) }
 // then its data.
 func (f *found) beside() bool { return f.elsewhere != "" }
 
-// entries returns the first of the entries among the children of a queue (at most so many), in the
-// order of delivery. Negative numbers (after the end of the counter) come last.
-func (p *place) entries(children []string, most int) []found {
-	// Numbers are sorted much faster than entries, and need no memory for each name.
+// order returns the entries among the children of a queue in the order of delivery, as numbers
+// (which are sorted much faster than entries). Negative sequence numbers (after the end of the
+// counter) come last.
+func (p *place) order(children []string) []uint64 {
 	order := make([]uint64, 0, len(children))
 	for i, child := range children {
 		if e, ok := layout.ParseEntry(child, p.priorities); ok {
 			order = append(order, uint64(e.Priority)<<54|uint64(uint32(e.Sequence))<<22|uint64(i))
 		}
 	}
-
 	slices.Sort(order)
-	all := make([]found, min(most, len(order)))
-	for i := range all {
-		all[i].Entry, _ = layout.ParseEntry(children[order[i]&(1<<22-1)], p.priorities) // which is an entry, as above
+	return order
+}
+
+func priorityOf(number uint64) int   { return int(number >> 54) }
+func sequenceOf(number uint64) int32 { return int32(number >> 22) }
+
+// entries returns the entries among the children of a queue with these numbers.
+func (p *place) entries(children []string, numbers []uint64) []found {
+	all := make([]found, len(numbers))
+	for i, number := range numbers {
+		all[i].Entry, _ = layout.ParseEntry(children[number&(1<<22-1)], p.priorities) // which is an entry, see order
 	}
 	return all
 }
@@ -214,7 +221,7 @@ func (p *place) list(ctx context.Context, s *recipe.Session) (all []found, stead
 		if steady = slices.Equal(before, after); steady {
 			beside = nil
 		}
-		all = slices.Concat(beside, now, p.entries(children, len(children)))
+		all = slices.Concat(beside, now, p.entries(children, p.order(children)))
 		beside, before = now, after
 	}
 

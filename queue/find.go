@@ -144,17 +144,18 @@ func (c *consumer) relist() { c.window.entries, c.window.current, c.begun = nil,
 
 // list lists the queue.
 func (c *consumer) list(life context.Context) error {
+	if c.window.races() {
+		c.appear(life) // so others count this consumer, too
+		if err := c.returner.glance(life); err != nil {
+			return err
+		}
+	}
+
 	began := time.Now()
 	children, _, err := c.children(life, c.session, "")
-	if err != nil {
-		return err
+	if err == nil {
+		c.takeOver(children, began)
 	}
-	c.takeOver(children, began)
-	if !c.window.races() {
-		return nil
-	}
-	err = c.returner.glance(life)
-	c.window.share(slices.Index(c.returner.present, c.held.name), len(c.returner.present))
 	return err
 }
 
@@ -174,7 +175,8 @@ func (c *consumer) lookCloser(life context.Context) error {
 // entries are shared anew.
 func (c *consumer) lost() {
 	w := &c.window
-	if !w.races() && len(c.returner.present) > 1 || c.returner.outdated() {
+	changed := c.returner.outdated()
+	if !w.races() && (changed || len(c.returner.present) > 1) || changed && w.older(0) {
 		c.returner.looked = time.Time{}
 		c.relist()
 	}
@@ -183,24 +185,31 @@ func (c *consumer) lost() {
 
 // takeOver makes the beginning of a listing the window.
 func (c *consumer) takeOver(children []string, began time.Time) {
-	entries := c.entries(children, mostListed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	entries = slices.DeleteFunc(entries, func(f found) bool { return c.skips(f.Node) })
-	c.window.fill(entries, time.Since(began))
-	if len(c.aside) > 0 {
-		c.window.next = c.asideUntil
-	}
+	there := slices.DeleteFunc(slices.Clone(children), c.skips())
+	order := c.order(there)
+	c.empty = len(order) == 0
 
-	c.empty = len(entries) == 0
+	w := &c.window
+	*w = window{raced: w.raced, latest: w.latest, before: w.latest, behind: w.before, strange: len(children) - len(order)}
+	if w.races() {
+		order = w.share(order, c.returner.present, c.held.name)
+	}
+	w.entries = c.entries(there, order[:min(mostListed, len(order))])
+	w.current, w.listed, w.took = true, time.Now(), time.Since(began)
+	if len(c.aside) > 0 {
+		w.next = c.asideUntil
+	}
 }
 
-// skips reports whether an entry is set aside or being taken. The caller holds mu.
-func (c *consumer) skips(node string) bool {
+// skips returns a function that reports whether an entry is set aside or being taken. The caller
+// holds mu.
+func (c *consumer) skips() func(node string) bool {
 	if !time.Now().Before(c.asideUntil) {
 		clear(c.aside)
 	}
-	return c.taken[node] || c.aside[node] != nil
+	return func(node string) bool { return c.taken[node] || c.aside[node] != nil }
 }
 
 // deliverable reports whether a listing has an entry that isn't skipped, and when entries that were
@@ -208,9 +217,10 @@ func (c *consumer) skips(node string) bool {
 func (c *consumer) deliverable(children []string) (found bool, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	skips := c.skips()
 	found = slices.ContainsFunc(children, func(child string) bool {
 		_, ok := layout.ParseEntry(child, c.priorities)
-		return ok && !c.skips(child)
+		return ok && !skips(child)
 	})
 	if len(c.aside) > 0 {
 		next = c.asideUntil
@@ -254,6 +264,8 @@ func (c *consumer) nothing() error {
 // entries. If consumers race, each of them begins with other entries, so that they seldom meet.
 type window struct {
 	entries        []found
+	mine, rivals   int // how many of them are for this consumer first, and how many consumers race
+	strange        int // children of the queue that are no such entries
 	listed         time.Time
 	took           time.Duration // how long the listing took
 	current        bool          // listed in this call of find
@@ -265,68 +277,80 @@ type window struct {
 }
 
 const (
-	mostListed = 10_000                 // entries that are kept of a listing
+	mostListed = 4000                   // entries that are kept of a listing
 	apart      = 32                     // entries that a consumer takes until the others see it, about
 	raceLasts  = time.Second            // after others were faster
 	freshFor   = 100 * time.Millisecond // age limit of a listing if others compete, or with priorities
 	staleAfter = 250 * time.Millisecond // age limit of any other listing, because entries can have come back
 )
 
-func (w *window) races() bool { return time.Since(w.raced) < raceLasts }
+func (w *window) races() bool { return time.Since(w.raced) < max(raceLasts, w.worth()) }
 
-// fill makes a listing the window (without entries that are set aside).
-func (w *window) fill(entries []found, took time.Duration) {
-	w.entries, w.listed, w.took, w.current, w.next = entries, time.Now(), took, true, time.Time{}
-	w.skipped = false
-	w.behind, w.before = w.before, w.latest
+// worth returns how long the listing is used at least. Listings of all consumers together should
+// cost little.
+func (w *window) worth() time.Duration {
+	times := 10
+	if w.mine > 0 {
+		times = max(times, w.rivals)
+	}
+	return time.Duration(times) * w.took
 }
 
-// share puts the entries first that are for the consumer with this rank among n, or at random if
-// that is unknown (or the others are of another library).
-func (w *window) share(rank, n int) {
+// share returns the order in which the consumer of this name tries the entries, if these consumers
+// are present. (The name is empty without a receipt.) If the others are of another library, it
+// begins at random.
+func (w *window) share(order []uint64, present []string, name string) []uint64 {
 	w.skipped = true
-	if len(w.entries) == 0 {
-		return
+	rank, known := slices.BinarySearch(present, name)
+	n := len(present)
+	if !known {
+		n++
 	}
-	if rank < 0 || n < 2 {
-		w.entries = w.entries[rand.IntN(min(apart, len(w.entries))):]
+	switch {
+	case len(order) == 0:
+		return nil
+	case n < 2:
 		w.raced = time.Time{}
-		return
+		return order[rand.IntN(min(apart, len(order))):]
+	case name == "":
+		rank = rand.IntN(n)
 	}
 
 	// Entries that others have left since an earlier listing come first. If there are many, we
 	// begin at a random place, so that we seldom meet.
-	older := slices.IndexFunc(w.entries, func(f found) bool { return f.Sequence >= w.behind })
+	older := slices.IndexFunc(order, func(number uint64) bool { return sequenceOf(number) >= w.behind })
 	if older < 0 {
-		older = len(w.entries)
+		older = len(order)
 	}
 	if older > n*apart {
 		skip := rand.IntN(4) * older / 4
-		w.entries, older = w.entries[skip:], older-skip
+		order, older = order[skip:], older-skip
 	}
 
-	turns := make([][]found, n+2)
-	for i, f := range w.entries {
-		turn := 1 + (int(uint32(f.Sequence))+rank)%n
+	turns := make([][]uint64, n+2)
+	for i, number := range order {
+		turn := 1 + (int(uint32(sequenceOf(number)))+rank)%n
 		switch {
 		case i < older:
 			turn = 0
-		case f.Priority != w.entries[0].Priority:
+		case priorityOf(number) != priorityOf(order[0]):
 			turn = n + 1
 		}
-		turns[turn] = append(turns[turn], f)
+		turns[turn] = append(turns[turn], number)
 	}
-	w.entries = slices.Concat(turns...)
+	w.mine, w.rivals = len(turns[0])+len(turns[1]), n
+	return slices.Concat(turns...)
 }
 
-// older reports whether the listing is too old, compared with the time that a listing takes.
+// older reports whether the listing is too old.
 func (w *window) older(than time.Duration) bool {
-	return time.Since(w.listed) > max(than, 10*w.took) || !w.next.IsZero() && !time.Now().Before(w.next)
+	return time.Since(w.listed) > max(than, w.worth()) || !w.next.IsZero() && !time.Now().Before(w.next)
 }
 
 // take takes the next n entries.
 func (w *window) take(n int) []found {
 	block := w.entries[:max(0, min(n, len(w.entries)))]
 	w.entries = w.entries[len(block):]
+	w.mine -= len(block)
 	return block
 }

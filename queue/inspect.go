@@ -67,7 +67,7 @@ func (q *Queue) Peek(ctx context.Context) ([]byte, error) {
 		}
 
 		nothing := ErrEmpty
-		for _, f := range q.entries(children, len(children)) {
+		for _, f := range q.entries(children, q.order(children)) {
 			data, _, err := s.Get(ctx, q.path+f.node())
 			switch {
 			case errors.Is(err, zk.ErrNoNode):

@@ -16,7 +16,8 @@ import (
 // Consumers that wait at an empty queue stand in a line (one node for each session). The first
 // consumer watches the queue and gets the next entry. Then it goes to the end of the line. The
 // second and the third are its deputies: if there is something to do for a while, and nobody does
-// it, they take over. So neither a dead consumer nor a slow one stops the others.
+// it, they take over. So neither a dead consumer nor a slow one stops the others. If the queue is
+// long, all of them leave the line.
 var takeOverAfter = [...]time.Duration{0, 100 * time.Millisecond, 900 * time.Millisecond}
 
 // waitForEntries waits until there may be entries for the pending requests.
@@ -70,6 +71,13 @@ func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) er
 	if self >= len(takeOverAfter) {
 		_, err := c.sleep(ctx, line, nil, time.Time{})
 		return err
+	}
+
+	// A long queue has something for everybody, and its listing isn't needed to know that.
+	stat, err := c.session.Exists(ctx, c.path)
+	if err == nil && stat != nil && int(stat.NumChildren) > c.window.strange+apart {
+		c.spot.leave()
+		return nil
 	}
 
 	late := false // a deputy has left those ahead their time

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -61,6 +62,73 @@ func TestTwoDeadWaitersStopNobody(t *testing.T) {
 		stop()
 		links[first].Heal()
 		links[first+1].Heal()
+		require.NoError(t, wait.Wait())
+	})
+}
+
+// When a queue gets long, all waiting consumers come at once and share it.
+func TestWaitersShareALongQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const consumers, each = 20, 100
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var wait suite.Group
+		var taken atomic.Int64
+		shares := make([]int, consumers)
+		for i := range consumers {
+			link, q := b.linked()
+			link.Delay(5 * time.Millisecond)
+			wait.Go(func() error {
+				for {
+					if _, err := q.Take(ctx); err != nil {
+						return nil
+					}
+					if shares[i]++; taken.Add(1) == consumers*each {
+						stop()
+					}
+				}
+			})
+		}
+
+		time.Sleep(10 * time.Second)
+		fill(t, b.queue(), consumers*each)
+		require.NoError(t, wait.Wait())
+		require.Greater(t, slices.Min(shares), each/2, shares)
+		require.Less(t, slices.Max(shares), 2*each, shares)
+	})
+}
+
+// A single consumer gets all entries in order, even if the queue gets long as it comes in line.
+func TestLoneWaiterKeepsTheOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		producer := b.queue()
+		require.ErrorIs(t, poll(t.Context(), producer), queue.ErrEmpty)
+		when(link, first("exists "+b.path), func() { producer.OfferAll(context.Background(), numbered(0, 100)) })
+		var got [][]byte
+		for range 100 {
+			data, err := q.Take(t.Context())
+			require.NoError(t, err)
+			got = append(got, data)
+		}
+		require.Equal(t, texts(numbered(0, 100)), texts(got))
+	})
+}
+
+// A consumer that waits beside many nodes that are no entries sends only pings.
+func TestForeignNodesKeepNoWaiterBusy(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		for i := range 100 {
+			lasting(t, b.client, fmt.Sprintf("%s/foreign-%d", b.path, i))
+		}
+		link, q := b.linked()
+		var wait suite.Group
+		wait.Go(func() error { _, err := q.Take(t.Context()); return err })
+		time.Sleep(time.Second)
+		before := link.Count(recipestest.OpAny)
+		time.Sleep(30 * time.Second)
+		require.Equal(t, before, link.Count(recipestest.OpAny))
+		offer(t, b.queue(), "x")
 		require.NoError(t, wait.Wait())
 	})
 }
