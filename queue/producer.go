@@ -292,7 +292,7 @@ func (p *producer) checks(sent []*offer) (ops []any) {
 		ops = append(ops, p.bound.turn.Check())
 	}
 	if slices.ContainsFunc(sent, func(o *offer) bool { return o.key != "" }) {
-		ops = append(ops, &zk.CheckVersionRequest{Path: p.session.Path(p.path + keysNode), Version: p.keys.version})
+		ops = append(ops, &zk.CheckVersionRequest{Path: p.session.Path(p.path + keysNode), Version: p.keys.number - 1})
 	}
 	return ops
 }
