@@ -70,15 +70,11 @@ func hasChanged(w *recipe.Watch) bool {
 // unchanged reports whether nothing has changed since the latest look. It asks the server only
 // after a reconnect.
 func (r *returner) unchanged(life context.Context) (bool, error) {
-	if r.seen == nil || r.due() {
+	if r.seen == nil || r.due() || r.outdated() {
 		return false, nil
 	}
 
 	for _, w := range r.seen {
-		if hasChanged(w) {
-			return false, nil
-		}
-
 		if same, err := w.Current(life); err != nil || !same {
 			return false, err
 		}
