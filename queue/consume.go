@@ -96,25 +96,20 @@ func WithPanics() ConsumeOption {
 func (q *Queue) Consume(
 	ctx context.Context, workers int, fn func(ctx context.Context, it *Item) error, opts ...ConsumeOption,
 ) error {
-	switch {
-	case workers < 1:
-		return q.recipe.Wrap(fmt.Errorf("%d workers: at least one is needed", workers))
-	case fn == nil:
-		return q.recipe.Wrap(errors.New("nil function"))
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
 	}
 
 	w := &workforce{queue: q, ctx: ctx, fn: fn}
-	for _, option := range opts {
-		if option == nil {
-			continue
-		}
-
-		if err := option(w); err != nil {
-			return q.recipe.Wrap(err)
-		}
+	call := q.recipe.Mode("consume")
+	recipe.Configure(call, w, opts)
+	if workers < 1 {
+		call.Reject(fmt.Errorf("%d workers: at least one is needed", workers))
 	}
-
-	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+	if fn == nil {
+		call.Reject(errors.New("nil function"))
+	}
+	if err := call.ValidateCall(ctx, nil); err != nil {
 		return err
 	}
 

@@ -151,16 +151,11 @@ func (it *Item) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, erro
 // until the quota has room or the session ends.
 func (it *Item) Nack(ctx context.Context, opts ...NackOption) error {
 	e := &ending{decision: refused, reason: "given back"}
-	for _, option := range opts {
-		if option == nil {
-			continue
-		}
-
-		if err := option(e); err != nil {
-			return it.queue.recipe.Wrap(err)
-		}
+	call := it.queue.recipe.Mode("nack")
+	recipe.Configure(call, e, opts)
+	if err := call.Validate(nil); err != nil {
+		return call.Wrap(err)
 	}
-
 	return it.decide(ctx, e)
 }
 
