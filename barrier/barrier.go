@@ -48,6 +48,9 @@ func WithData(data []byte) Option {
 // setter that dies does not keep the waiters waiting. See [protocol.Session] for when a session
 // ends, and [Barrier.Set] for a setter that is started again. A barrier that was set without this
 // option still doesn't fall.
+//
+// Set creates a second node beside the barrier (see [Barrier.Remove]). If another library or an
+// operator deletes the barrier, that node stays until the next Remove or the session's end.
 func WithEphemeral() Option {
 	return func(b *Barrier) error {
 		b.ephemeral = true
@@ -64,7 +67,8 @@ func New(c *protocol.Client, path string, opts ...Option) *Barrier {
 }
 
 // Set sets the barrier. If the barrier is set already, it gets the new data and otherwise stays as
-// it is. A removal that began earlier and has not happened yet no longer has an effect.
+// it is. The request of an earlier removal that has not arrived yet no longer has an effect. (A
+// [Barrier.Remove] that still waits for an answer looks again.)
 //
 // When Set returns nil, the barrier falls only with the client's present session (without
 // [WithEphemeral] it falls with no session). So if Set finds another session's ephemeral barrier,
@@ -72,9 +76,10 @@ func New(c *protocol.Client, path string, opts ...Option) *Barrier {
 // for its former session to expire in this way. Callers of [Barrier.Wait] return when the old
 // barrier falls.
 //
-// If the old barrier is still there after two session timeouts, its setter must be alive and Set
-// returns an error that wraps [ErrEphemeral]. Set returns that error at once if the barrier falls
-// with this client's session, and this Barrier was made without WithEphemeral.
+// If the old barrier is still there after two session timeouts of this client, its setter is alive
+// (or has a longer timeout) and Set returns an error that wraps [ErrEphemeral]. Set returns that
+// error at once if the barrier falls with this client's session, and this Barrier was made without
+// WithEphemeral.
 //
 // Otherwise Set blocks until the server has answered. If a session is lost, it goes on in the next
 // session. If ctx ends first, Set returns an error that wraps ctx's, and the barrier may be set now

@@ -291,9 +291,9 @@ func (m *Member) current() (grant *recipe.Grant, renewed <-chan struct{}, data [
 //
 // After other errors the member keeps the data that it had. These errors wrap
 // [protocol.ErrReleased] (after [Member.Leave]), [protocol.ErrClosed] or [protocol.ErrTooLarge], or
-// are the server's own. If a back-off has stopped, or the error wraps [protocol.ErrUncertain], the
-// node may have the new data until the next join. (ErrUncertain means that an answer was lost and
-// the ACL forbids to read the node.)
+// are the server's own. If a back-off has stopped, the member has joined again during the call, or
+// the error wraps [protocol.ErrUncertain], the node may have the new data until the next join.
+// (ErrUncertain means that an answer was lost and the ACL forbids to read the node.)
 func (m *Member) Set(ctx context.Context, data []byte) error {
 	r := m.group.recipe
 	if err := r.ValidateCall(ctx, data); err != nil {

@@ -94,7 +94,8 @@ func (m *Mutex) take(ctx context.Context, request *line.Request) (*Lease, error)
 //
 // Do blocks as [Mutex.Lock] does. Then it blocks until fn has returned and the lock is given back.
 // It gives the lock back even if ctx has ended or fn panics. It returns an error of Lock or fn's
-// own. If the lease was lost before fn returned, Do joins the loss to fn's error.
+// own. If the lease was lost before fn returned, Do joins the loss to fn's error. If the server
+// refuses to delete the lock's node, Do joins that error.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
 	return m.do(ctx, m.Lock, fn)
 }

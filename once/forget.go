@@ -20,7 +20,7 @@ import (
 // for too long. dir is the Stat of the node above the records. After a failure, a later call
 // forgets.
 func (o *Once) forget(ctx context.Context, s *recipe.Session, dir *zk.Stat) {
-	if dir == nil || int(dir.NumChildren) <= o.keep+o.keep/10 && !o.sweeps(dir) {
+	if dir == nil || int(dir.NumChildren) <= o.keep+o.keep/10+int(o.inLine.Load()) && !o.sweeps(dir) {
 		return
 	}
 
@@ -45,17 +45,21 @@ func (o *Once) forgetOldest(ctx context.Context, s *recipe.Session, now int64) e
 		return err
 	}
 
-	// A key that is about to run keeps its record. The others are in order of when they were done.
-	excess := len(records) - o.keep
+	// A key that runs or is about to keeps its record. Of the others, the failed keys go first, and
+	// then the keys in order of when they were done.
+	all := len(records)
 	records = slices.DeleteFunc(records, func(r record) bool {
 		return slices.ContainsFunc(calls, func(call line.Name) bool { return callOf(call) == r.name })
 	})
-	slices.SortFunc(records, func(a, b record) int { return cmp.Compare(a.stat.Pzxid, b.stat.Pzxid) })
+	o.inLine.Store(int64(all - len(records)))
+	slices.SortFunc(records, func(a, b record) int {
+		return cmp.Or(cmp.Compare(b.stat.NumChildren, a.stat.NumChildren), cmp.Compare(a.stat.Pzxid, b.stat.Pzxid))
+	})
 	var old []string
 	var newest int64 // when the last of the old keys was done
 	for i, r := range records {
-		if i < excess || o.retention > 0 && now-r.stat.Mtime > o.retention.Milliseconds() {
-			old, newest = append(old, r.name), r.stat.Pzxid
+		if i < len(records)-o.keep || o.retention > 0 && now-r.stat.Mtime > o.retention.Milliseconds() {
+			old, newest = append(old, r.name), max(newest, r.stat.Pzxid)
 		}
 	}
 

@@ -25,6 +25,7 @@ type Once struct {
 
 	retention time.Duration // zero: no limit
 	swept     atomic.Int64  // the server's time of the last search for old keys, in milliseconds
+	inLine    atomic.Int64  // how many keys with a record were in line when a call forgot keys last
 }
 
 // An Option shapes a Once; give it to [New].
@@ -34,7 +35,8 @@ type Option func(*Once) error
 //
 // The call that makes a key done also forgets the keys that have been done for longest. It waits
 // until there are a tenth more than n, so that few calls must do it. A forgotten key can run again.
-// If processes give different numbers at one path, the smallest number counts.
+// Keys that have failed don't count. But they are forgotten first, and don't wait any more before
+// they run again. If processes give different numbers at one path, the smallest number counts.
 func WithKeep(n int) Option {
 	return func(o *Once) error {
 		if n < 1 || n > maxKeep {

@@ -64,6 +64,20 @@ func TestKeyRunsUntilARunSucceeds(t *testing.T) {
 	})
 }
 
+// A server's clock that is set back doesn't make the pause after a failed run longer.
+func TestPauseWithAClockThatIsSetBack(t *testing.T) {
+	kept := recipestest.WithConfig(embedded.Config{Dir: t.TempDir()})
+	for _, past := range []time.Duration{time.Hour, 0} { // all bubbles begin at the same time
+		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			defer srv.Embedded().Close()
+			time.Sleep(past)
+			began := time.Now()
+			do(t, once.New(srv.Client(t), "/a/once"), "key", func(context.Context, *once.Run) error { return errFailed })
+			require.Less(t, time.Since(began), 2*time.Second)
+		}, kept)
+	}
+}
+
 func TestKeysDoNotWaitForEachOther(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/once", srv.Client(t)
@@ -258,6 +272,30 @@ func TestOldestKeysAreForgotten(t *testing.T) {
 		run.result <- nil
 		requireRan(t, suite.Wait(t, long))
 		require.Equal(t, []string{"g", "h", "long"}, remembered(t, c, path))
+	})
+}
+
+// Only keys that are done count. Many keys that still run don't make calls forget more often.
+func TestOnlyDoneKeysCount(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, running := srv.Link(t), blocked{make(chan context.Context), make(chan error)}
+		o, fails := once.New(link.Client(t), srv.Root(t)+"/once", once.WithKeep(10)), func(context.Context, *once.Run) error { return errFailed }
+		reads, forgets := 0, 0
+		for i := range 14 {
+			requireRan(t, do(t, o, fmt.Sprint(i), nothing))
+			if now := link.Count(recipestest.OpGetData); now > reads {
+				reads, forgets = now, forgets+1
+			}
+			if i < 10 {
+				require.Equal(t, errFailed, do(t, o, fmt.Sprint("fails ", i), fails).err)
+				later(t, o, fmt.Sprint("runs ", i), running.fn)
+				suite.Wait(t, running.began)
+				forgets = 0
+			}
+		}
+		require.GreaterOrEqual(t, len(keys(t, o)), 10)
+		require.Equal(t, 2, forgets)
+		close(running.result)
 	})
 }
 

@@ -87,7 +87,7 @@ func (o *Once) begin(ctx context.Context, g *recipe.Grant, name string) (start, 
 		pause := min(time.Second<<min(max(0, now.failures-1), 10), time.Minute)
 		// The record must say who runs. The answer has the server's time.
 		if stat, err := s.Set(ctx, path, who(g, time.Time{}), -1); err == nil {
-			pause -= time.Duration(stat.Mtime-open.Mtime) * time.Millisecond
+			pause -= time.Duration(max(0, stat.Mtime-open.Mtime)) * time.Millisecond // the clock may be set back
 		}
 		if now.failures == 0 || pause <= 0 || paused {
 			return now, nil

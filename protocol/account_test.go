@@ -144,6 +144,19 @@ func TestNodesThatOthersHaveDeletedAreFoundWhenASessionIsFull(t *testing.T) {
 	})
 }
 
+// The client looks for them before that, so that they make no session full.
+func TestNodesThatOthersHaveDeletedDoNotMakeASessionFull(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, s, other := srv.Root(t), suite.Session(t, srv.Client(t)), suite.Session(t, srv.Client(t))
+		suite.Ensure(t, s, root)
+		for i := range 400 {
+			path := fmt.Sprint(root, "/", i, strings.Repeat("x", 5000))
+			require.NoError(t, s.Create(t.Context(), path, nil, zk.FlagEphemeral))
+			require.NoError(t, other.Delete(t.Context(), path, -1))
+		}
+	})
+}
+
 // Only the transaction sees that a node is gone that isn't watched yet. The release marker's create
 // fails first if the node above is gone, too.
 func TestNodeThatATransactionFindsGoneMakesRoom(t *testing.T) {

@@ -17,8 +17,9 @@ import (
 //
 // Each [EventWaiting] is followed by one [EventAcquired] with the same Context, Recipe, Path and
 // Mode. An EventAcquired with a Token begins a hold, and an [EventReleased] or [EventLost] with
-// that Token ends it. A hold that is lost at once can end before its EventAcquired. A hold that
-// comes after ctx has ended has only an EventReleased.
+// that Token ends it. A hold that is lost at once can end before its EventAcquired. A hold has only
+// an EventReleased if it comes after ctx has ended, or if its call fails all the same (as a run of
+// package once does under a full quota).
 type Observer interface {
 	Observe(Event)
 }

@@ -58,8 +58,8 @@ func (s *Session) Err() error { return session.Open(s).Err() }
 
 // EphemeralBytes returns how many bytes the paths of the session's ephemeral nodes take (with the
 // chroot and with four bytes for each node). From 1.5 million bytes on, calls return
-// [ErrSessionFull] instead of creating another. Nodes created through [Session.Conn] are not
-// counted.
+// [ErrSessionFull] instead of creating another. Nodes that other clients have deleted count until
+// the client finds that out. Nodes created through [Session.Conn] are not counted.
 func (s *Session) EphemeralBytes() int { return session.Open(s).EphemeralBytes() }
 
 // String returns the session ID as servers write it.

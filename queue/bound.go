@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/batch"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
@@ -50,7 +52,7 @@ func (b *bound) appended(n int) {
 // sent yet. Near the bound it waits for this producer's turn.
 func (p *producer) admitBounded(life context.Context, pending []*offer) (full bool, err error) {
 	b, most := &p.bound, p.maxLength
-	fits := func(o *offer) bool { return b.length+o.numbers() <= most }
+	fits := func(o *offer) bool { return o.due != 0 || b.length+o.numbers() <= most }
 	if b.readAt.IsZero() || b.turn == nil && !b.recent() {
 		if err := p.glance(life); err != nil {
 			return false, err
@@ -254,7 +256,7 @@ func (r *room) await(ctx context.Context) error {
 func (r *room) sleep(ctx context.Context, pause time.Duration) error {
 	if len(r.first) == 0 {
 		children, _, err := r.queue.children(ctx, r.session, "")
-		if err != nil {
+		if ignore(err, zk.ErrNoAuth) != nil {
 			return err
 		}
 
@@ -268,6 +270,9 @@ func (r *room) sleep(ctx context.Context, pause time.Duration) error {
 	paused, cancel := context.WithTimeout(ctx, pause)
 	defer cancel()
 	_, err := r.session.WaitNode(paused, r.queue.path+r.first[0].node(), gone)
+	if errors.Is(err, zk.ErrNoAuth) {
+		err = wait(paused, pause)
+	}
 	if err == nil {
 		r.first = r.first[1:]
 	} else if paused.Err() != nil && r.session.Err() == nil {

@@ -160,7 +160,7 @@ func TestTurnEndsAfterOffersThatAreGone(t *testing.T) {
 func TestRoomOfADeletedQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		q := b.queue(queue.WithMaxLength(1))
-		offer(t, q, "a")
+		offer(t, b.queue(), "a", "too many")
 		require.ErrorIs(t, offerX(t.Context(), q), queue.ErrFull)
 		_, err := q.OfferAfter(t.Context(), time.Second, nil)
 		require.NoError(t, err)
@@ -168,4 +168,20 @@ func TestRoomOfADeletedQueue(t *testing.T) {
 		offer(t, q, "b")
 		require.Equal(t, []string{"b"}, drain(t, t.Context(), q))
 	})
+}
+
+// A producer need not be able to read the queue, nor the entry whose end makes room.
+func TestRoomThatMayNotBeSeen(t *testing.T) {
+	for _, node := range []string{"", "/" + firstID} {
+		bubble(t, func(t *testing.T, b *bench) {
+			create(t, b.client, b.path+"/"+firstID, "", zk.PermAll)
+			_, err := b.conn().SetACL(b.path+node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+			require.NoError(t, err)
+			time.AfterFunc(10*time.Second, func() { b.conn().Delete(b.path+"/"+firstID, -1) })
+			_, err = b.queue(queue.WithMaxLength(1)).OfferWait(t.Context(), []byte("x"))
+			require.NoError(t, err)
+			open(b.conn(), b.path)
+			require.Equal(t, []string{"x"}, drain(t, t.Context(), b.queue()))
+		})
+	}
 }

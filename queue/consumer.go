@@ -30,9 +30,9 @@ type consumer struct {
 	number   int // number of the latest claim
 
 	window window
-	begun  []*readAhead // entries that come next, which are being read
-	empty  bool         // the latest listing was empty
-	spot   spot         // the place in the line of waiting consumers
+	begun  []readAhead // entries that come next, which are being read
+	empty  bool        // the latest listing was empty
+	spot   spot        // the place in the line of waiting consumers
 
 	beaten atomic.Bool // a caller found that others had been faster
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -65,26 +66,18 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 	}
 }
 
-// A readAhead is an entry that is being read.
+// A readAhead is an entry that is being read. result blocks until it is read.
 type readAhead struct {
 	found
-	done     chan struct{}
-	*reading       // valid once done is closed
-	err      error // valid once done is closed
+	result func() (*reading, error)
 }
 
 // begin begins to read entries.
-func (c *consumer) begin(life context.Context, block []found) (all []*readAhead) {
+func (c *consumer) begin(life context.Context, block []found) (all []readAhead) {
 	for _, f := range block {
-		r := &readAhead{found: f, done: make(chan struct{})}
-		read := func(life context.Context, work *recipe.Session) {
-			defer close(r.done)
-			r.reading, r.err = c.read(life, work, f)
-		}
-		if !c.session.Go(read) {
-			read(life, c.session)
-		}
-		all = append(all, r)
+		result := sync.OnceValues(func() (*reading, error) { return c.read(life, c.session, f) })
+		c.session.Go(func(context.Context, *recipe.Session) { result() })
+		all = append(all, readAhead{f, result})
 	}
 	return all
 }
@@ -92,29 +85,27 @@ func (c *consumer) begin(life context.Context, block []found) (all []*readAhead)
 // keep puts entries that were read (but for which a transaction had no room) before all that are
 // read ahead.
 func (c *consumer) keep(entries []*reading) {
-	done := make(chan struct{})
-	close(done)
-	var kept []*readAhead
+	var kept []readAhead
 	for _, r := range entries {
-		kept = append(kept, &readAhead{r.found, done, r, nil})
+		kept = append(kept, readAhead{r.found, func() (*reading, error) { return r, nil }})
 	}
 	c.begun = append(kept, c.begun...)
 }
 
 // await waits until entries are read and returns the entries that still exist.
-func (c *consumer) await(block []*readAhead) (there []*reading, err error) {
+func (c *consumer) await(block []readAhead) (there []*reading, err error) {
 	gone := 0
-	for _, r := range block {
-		<-r.done
+	for _, ahead := range block {
+		r, err := ahead.result()
 		switch {
-		case errors.Is(r.err, zk.ErrNoNode):
+		case errors.Is(err, zk.ErrNoNode):
 			gone++
-		case errors.Is(r.err, zk.ErrNoAuth):
-			c.setAside(r.found.Node, r.err)
-		case r.err != nil:
-			return nil, r.err
+		case errors.Is(err, zk.ErrNoAuth):
+			c.setAside(ahead.Node, err)
+		case err != nil:
+			return nil, err
 		default:
-			there = append(there, r.reading)
+			there = append(there, r)
 		}
 	}
 

@@ -248,6 +248,7 @@ func (q *Queue) Free(ctx context.Context, id string) error {
 		}
 
 		err = q.relocate(ctx, s, &q.place, held, move{record: held.record})
+		q.under(s).returned.Store(true) // to the consumer of this session, too
 		if errors.Is(err, zk.ErrNoNode) {
 			return op.missing(id + " is not reserved any more")
 		}
@@ -281,7 +282,10 @@ func (q *Queue) operate(ctx context.Context, id string, do func(*recipe.Session,
 // find returns the entry with an ID or nil. Once it has found an entry, it returns that entry only
 // (even if it has moved).
 func (o *operation) find(ctx context.Context, s *recipe.Session, id string) (*reading, error) {
-	r, err := o.queue.read(ctx, s, found{Entry: withID(id)})
+	r, err := (*reading)(nil), error(zk.ErrNoNode)
+	if e, ok := layout.ParseEntry(id, o.queue.priorities); ok {
+		r, err = o.queue.read(ctx, s, found{Entry: e})
+	}
 	for n := 1; errors.Is(err, zk.ErrNoNode); n++ {
 		entries, steady, failed := o.queue.list(ctx, s)
 		i := slices.IndexFunc(entries, func(f found) bool { return f.ID == id })

@@ -93,7 +93,9 @@ func TestRemove(t *testing.T) {
 		require.ErrorIs(t, it.Ack(t.Context()), protocol.ErrLost)
 		require.NoError(t, q.Remove(t.Context(), secondID))
 
-		for _, gone := range []string{it.ID(), secondID, "item-1-2-3-4--0000000009"} {
+		// A node of others can be called like an ID, but is no entry.
+		create(t, operator, path+"/dead-letters", "", zk.PermAll)
+		for _, gone := range []string{it.ID(), secondID, "item-1-2-3-4--0000000009", "dead-letters"} {
 			err := q.Remove(t.Context(), gone)
 			require.ErrorIs(t, err, zk.ErrNoNode)
 			require.ErrorContains(t, err, gone)

@@ -71,7 +71,7 @@ func (b *bench) crash(it *queue.Item) {
 }
 
 // The items of a dead consumer come back before others get younger entries, whether these others
-// come later or are at work.
+// come later or are at work. So does an item that an operator frees.
 func TestDeadConsumersItemsKeepTheirOrder(t *testing.T) {
 	poll := func(t *testing.T, q *queue.Queue) string { data, _ := q.Poll(t.Context()); return string(data) }
 	inBubble(t, func(t *testing.T, b *bench) {
@@ -89,6 +89,16 @@ func TestDeadConsumersItemsKeepTheirOrder(t *testing.T) {
 		b.crash(it)
 		time.Sleep(250 * time.Millisecond)
 		require.Equal(t, "a", poll(t, busy))
+	})
+
+	// In one session that is exact.
+	bubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		offer(t, q, "a", "b", "c")
+		it := b.reserve(q)
+		require.Equal(t, "b", poll(t, q))
+		require.NoError(t, q.Free(t.Context(), it.ID()))
+		require.Equal(t, "a", poll(t, q))
 	})
 }
 
@@ -765,9 +775,34 @@ func TestOrderOfDelayedEntries(t *testing.T) {
 	}
 }
 
-// Foreign nodes and records in the way stop nobody.
+// Many delayed entries are due at once. Sessions that find that others put them back don't try each
+// of them.
+func TestSessionsThatPutBackTheSameEntries(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		producer, due := b.queue(), time.Now().Add(time.Minute)
+		for range 500 {
+			_, err := producer.OfferAfter(t.Context(), time.Until(due), nil)
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Minute)
+		var polling suite.Group
+		for range 3 {
+			link, q := b.linked()
+			link.Delay(5 * time.Millisecond)
+			polling.Go(func() error {
+				_, err := q.PollN(suite.Within(t, 3*time.Second), 1)
+				return err
+			})
+		}
+		require.NoError(t, polling.Wait())
+	})
+}
+
+// Foreign nodes and records in the way stop nobody. An entry whose record names no place gets one.
 func TestForeignNodesInTheWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
+		create(t, b.client, lasting(t, b.client, b.path+"/zkrecipes/held/dead")+"/1,x", "{\"node\":\"item-/x-0000000001\"}\n", zk.PermAll)
+		require.Equal(t, []string{""}, drain(t, t.Context(), b.queue()))
 		q := b.queue()
 		lasting(t, b.client, b.path+"/item-.-0000000001")
 		lasting(t, b.client, b.path+"/item-..-0000000001")

@@ -76,8 +76,8 @@ func (q *Queue) accepts(dead *Queue) error {
 // WithPriorities orders entries by priority, then by age. It uses kazoo's layout: nodes are called
 // entry-<priority>-<sequence>. All entries get priority 100 unless they are offered by
 // [Queue.OfferPriority]. A new entry can be overtaken by entries of worse priority for a tenth of a
-// second. All clients of a path should use the option: without it, a client doesn't see these
-// entries.
+// second (or longer, if a listing takes long). All clients of a path should use the option: without
+// it, a client doesn't see these entries.
 func WithPriorities() Option {
 	return func(q *Queue) error {
 		q.priorities = true

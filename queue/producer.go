@@ -262,7 +262,7 @@ func (p *producer) load() (offers []*offer, ops []any) {
 		o.ops = p.creates(o)
 		switch {
 		// This offer and those behind it wait, so that no offer overtakes another.
-		case most > 0 && p.bound.length+n+o.numbers() > most:
+		case most > 0 && o.due == 0 && p.bound.length+n+o.numbers() > most:
 			return false
 		case n > 0 && p.next+int64(n+o.numbers()) > layout.MaxSequence:
 			return false

@@ -22,9 +22,10 @@ type returner struct {
 	*site
 	seen    []*recipe.Watch // on the directories that the latest look read; nil if that look failed
 	looked  time.Time
-	present []string  // the consumers that lived then, in order
-	next    time.Time // when something will have to be put back, even without a change; zero if never
-	said    bool      // that some entries can't be put back
+	present []string // the consumers that lived then, in order
+	// next is when something will have to be put back, even without a change. It is zero if never.
+	next  time.Time
+	pause time.Duration // before entries that can't be put back are tried again; 0: there are none
 }
 
 const (
@@ -198,7 +199,7 @@ func (r *returner) wakeAt(t time.Time) {
 // read or move.
 func (r *returner) putBack(life context.Context, entries []found) error {
 	if len(entries) == 0 {
-		r.said = false
+		r.pause = 0
 		return nil
 	}
 	r.returned.Store(true)
@@ -235,8 +236,12 @@ func (r *returner) putBack(life context.Context, entries []found) error {
 		if err != nil || r.moveAll(life, chunk) {
 			continue
 		}
-		for _, e := range chunk {
-			err = cmp.Or(err, harmless(e.found, r.relocate(life, r.session, &r.place, e, move{record: e.record})))
+		// Probably another client is faster. Then it takes all of them.
+		gone, _ := recipe.ReadAll(chunk, func(e *reading) (bool, error) { return r.isGone(life, r.session, e) })
+		for i, e := range chunk {
+			if !gone[i] {
+				err = cmp.Or(err, harmless(e.found, r.relocate(life, r.session, &r.place, e, move{record: e.record})))
+			}
 		}
 	}
 
@@ -244,20 +249,15 @@ func (r *returner) putBack(life context.Context, entries []found) error {
 		return err
 	}
 
-	why = cmp.Or(why, err)
-	if why != nil && !r.said {
+	if why = cmp.Or(why, err); why == nil {
+		r.pause = 0
+		return nil
+	}
+	if r.pause == 0 {
 		r.recipe.Logger().Warn("queue entries not put back yet", "path", r.path, "error", why)
 	}
-
-	r.said = why != nil
-	switch {
-	case err != nil:
-		// The next look must begin anew, even without a change.
-		r.seen, r.next = nil, time.Now().Add(retryAfter)
-	case why != nil:
-		r.wakeAt(time.Now().Add(asideFor))
-	}
-
+	r.pause = min(max(retryAfter, 2*r.pause), asideFor)
+	r.wakeAt(time.Now().Add(r.pause))
 	return nil
 }
 

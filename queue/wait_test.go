@@ -243,7 +243,8 @@ func TestLostEntryThatMayNotBeRead(t *testing.T) {
 	})
 }
 
-// An entry of a dead consumer that can't be put back for a while is tried again once a second.
+// An entry of a dead consumer that can't be put back for a while is tried again after a second, then
+// after two and so on.
 func TestLostEntryThatCannotBeMoved(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		dying := b.queue()
@@ -252,7 +253,7 @@ func TestLostEntryThatCannotBeMoved(t *testing.T) {
 		link, q := b.linked()
 		require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
 
-		const tries = 10
+		const tries = 4
 		var refused atomic.Int64
 		for step := range 1000 {
 			link.Meet(step+1, func(operations []string) {
@@ -268,7 +269,7 @@ func TestLostEntryThatCannotBeMoved(t *testing.T) {
 		data, err := q.Take(suite.Lasting(t))
 		require.NoError(t, err)
 		require.Equal(t, "a", string(data))
-		require.InDelta(t, tries, time.Since(began).Seconds(), 2)
+		require.InDelta(t, 1+2+4+8, time.Since(began).Seconds(), 2)
 	})
 }
 
@@ -321,4 +322,39 @@ func TestWaiterGetsWhatATakerHasLeft(t *testing.T) {
 			require.NoError(t, suite.Wait(t, waiter))
 		})
 	}
+}
+
+// An entry that could not be taken is set aside, and then it is gone. Waiting costs nothing all the
+// same.
+func TestWaitAfterTheEndOfAnEntryThatWasSetAside(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		foreign := b.path + "/" + firstID
+		lasting(t, b.client, foreign+"/child")
+		taken := suite.Later(func() string { data, _ := q.Take(t.Context()); return string(data) })
+		time.Sleep(time.Second)
+		deleteAll(b.conn(), foreign)
+		time.Sleep(time.Second)
+		before := link.Count(recipestest.OpAny)
+		time.Sleep(2 * time.Minute)
+		require.Less(t, link.Count(recipestest.OpAny)-before, 10)
+		offer(t, b.queue(), "x")
+		require.Equal(t, "x", suite.Wait(t, taken))
+	})
+}
+
+// However many entries a consumer may not read, it gets those behind them.
+func TestEntriesBehindManyThatMayNotBeRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var ops []any
+		for i := range 5000 {
+			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/qn-%010d", b.path, i), Acl: zk.WorldACL(zk.PermDelete)})
+		}
+		_, err := b.conn().Multi(ops...)
+		require.NoError(t, err)
+		create(t, b.client, b.path+"/qn-0000999999", "x", zk.PermAll)
+		data, err := b.queue().Take(suite.Within(t, time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, "x", string(data))
+	})
 }

@@ -114,8 +114,9 @@ func (m *RWMutex) take(ctx context.Context, request *line.Request) (*Lease, erro
 //
 // Do blocks as [RWMutex.Lock] does, then until fn has returned, and then until the lock is given
 // back. It gives the lock back even if ctx has ended or fn panics. It returns an error of Lock, or
-// fn's own. If the lease was lost before fn returned, the loss is joined to fn's error. If fn calls
-// [Lease.Downgrade], it must unlock the read lease itself.
+// fn's own. If the lease was lost before fn returned, the loss is joined to fn's error. So is the
+// server's error if it refuses to delete the node. If fn calls [Lease.Downgrade], it must unlock
+// the read lease itself.
 func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
 	return m.do(ctx, &m.write, fn)
 }

@@ -139,7 +139,7 @@ func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
 // Do calls fn while it holds a permit, with a context that is cancelled when the permit is lost. It
 // waits for fn to return and gives the permit back, even if fn panics or ctx has ended. It returns
 // an error of [Semaphore.Acquire] or fn's own. If the permit was lost, the loss is joined with that
-// error.
+// error. So is the server's error if it refuses to delete the node.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error) error {
 	return s.do(ctx, false, fn)
 }

@@ -35,9 +35,8 @@ func (s State) Unset() bool { return s.Token == 0 }
 // stateOf returns the state that was read. Without a node it is unset, which is no error.
 func stateOf(data []byte, stat *zk.Stat, err error) (State, error) {
 	if errors.Is(err, zk.ErrNoNode) {
-		stat, err = nil, nil
-	}
-	if stat == nil {
+		return State{}, nil
+	} else if stat == nil {
 		return State{}, err
 	}
 	return State{data, stat.Version, stat.Mzxid, time.UnixMilli(stat.Mtime)}, err
@@ -101,7 +100,8 @@ func (v *Value) Update(ctx context.Context, fn func(old State) (data []byte, err
 	if fn == nil {
 		return State{}, v.recipe.Wrap(errors.New("nil function"))
 	}
-	return v.across(ctx, func(s *recipe.Session) (State, error) {
+	var failed error
+	state, err := v.across(ctx, func(s *recipe.Session) (State, error) {
 		node := v.recipe.Path()
 		receipt := s.Receipt(node)
 		defer s.Go(func(ctx context.Context, s *recipe.Session) { s.Delete(ctx, receipt, -1) })
@@ -122,9 +122,10 @@ func (v *Value) Update(ctx context.Context, fn func(old State) (data []byte, err
 			return State{}, err
 		}
 
+		// After an error, across would call fn again if the session was lost meanwhile.
 		data, err := fn(old)
-		if err = cmp.Or(err, v.recipe.Validate(data)); err != nil {
-			return State{}, err
+		if failed = cmp.Or(err, v.recipe.Validate(data)); failed != nil {
+			return State{}, nil
 		}
 
 		// Only the answer to a write has a Stat, so a new node is written in the same transaction.
@@ -143,6 +144,7 @@ func (v *Value) Update(ctx context.Context, fn func(old State) (data []byte, err
 		}
 		return State{}, err
 	})
+	return state, cmp.Or(err, v.recipe.Wrap(failed))
 }
 
 // Delete deletes the value. If there is no value, it does nothing. It blocks until the server has
@@ -166,15 +168,13 @@ func (v *Value) Delete(ctx context.Context) error {
 
 		if errors.Is(err, zk.ErrNoNode) {
 			err = nil
-		} else if errors.Is(err, zk.ErrNotEmpty) && !slices.ContainsFunc(children, isForeign) {
+		} else if errors.Is(err, zk.ErrNotEmpty) && len(slices.DeleteFunc(children, layout.IsReceipt)) == 0 {
 			err = recipe.Again(err) // writes are under way
 		}
 		return none, err
 	})
 	return err
 }
-
-func isForeign(child string) bool { return !layout.IsReceipt(child) }
 
 // Watch yields the state as of a moment after the call began and then each new state. (After a
 // deletion it yields a State that is [State.Unset].) Watch can skip states that follow each other

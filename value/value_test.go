@@ -1,7 +1,6 @@
 package value_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -19,24 +18,22 @@ import (
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
-func patient(t testing.TB) context.Context { return suite.Within(t, suite.Limit) }
-
 func TestValue(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		v := value.New(srv.Client(t), srv.Root(t)+"/a/limit")
-		_, err := v.Get(patient(t))
+		_, err := v.Get(suite.Lasting(t))
 		require.ErrorIs(t, err, value.ErrUnset)
 
 		var last value.State
 		for _, data := range []string{"old", "new", ""} { // a value that is set can be empty
-			state := suite.Got(v.Set(patient(t), []byte(data)))(t)
+			state := suite.Got(v.Set(suite.Lasting(t), []byte(data)))(t)
 			require.Greater(t, state.Token, last.Token)
 			got := suite.Must(t, v.Get)
 			require.Equal(t, got, state)
 			require.WithinDuration(t, time.Now(), state.Modified, time.Minute)
 			last = state
 			if data != "old" {
-				require.NoError(t, v.Delete(patient(t)))
+				require.NoError(t, v.Delete(suite.Lasting(t)))
 			}
 		}
 	})
@@ -45,17 +42,25 @@ func TestValue(t *testing.T) {
 func TestUpdateGivesUpWithItsFunction(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/v"
-		v, other := value.New(srv.Client(t), path), value.New(srv.Client(t), path)
-		full := errors.New("full")
-		_, err := v.Update(patient(t), func(value.State) ([]byte, error) { return []byte("x"), full })
+		c, calls, full := srv.Client(t), 0, errors.New("full")
+		v, other := value.New(c, path), value.New(srv.Client(t), path)
+		_, err := v.Update(suite.Lasting(t), func(value.State) ([]byte, error) {
+			if s := suite.Session(t, c); calls == 0 { // that doesn't make it call fn again
+				suite.Expire(srv, s.ID())
+				<-s.Done()
+			}
+			calls++
+			return []byte("x"), full
+		})
 		require.ErrorIs(t, err, full)
+		require.Equal(t, 1, calls)
 
 		// Another client writes meanwhile, so fn is called again.
-		calls := 0
-		state, err := v.Update(patient(t), func(old value.State) ([]byte, error) {
+		calls = 0
+		state, err := v.Update(suite.Lasting(t), func(old value.State) ([]byte, error) {
 			if calls++; calls == 1 {
 				require.True(t, old.Unset())
-				suite.Got(other.Set(patient(t), []byte("room")))(t)
+				suite.Got(other.Set(suite.Lasting(t), []byte("room")))(t)
 			}
 			return append(old.Data, '!'), nil
 		})
@@ -71,11 +76,11 @@ func TestDeleteWaitsForAWriter(t *testing.T) {
 		path := srv.Root(t) + "/v"
 		v, s := value.New(srv.Client(t), path), suite.Session(t, srv.Client(t))
 		suite.Ensure(t, s, path)
-		require.NoError(t, s.Create(patient(t), path+"/receipt-other", nil, zk.FlagEphemeral))
-		deleted := suite.Later(func() error { return v.Delete(patient(t)) })
+		require.NoError(t, s.Create(suite.Lasting(t), path+"/receipt-other", nil, zk.FlagEphemeral))
+		deleted := suite.Later(func() error { return v.Delete(suite.Lasting(t)) })
 		time.Sleep(5 * time.Second)
 		require.Empty(t, deleted)
-		require.NoError(t, s.Delete(patient(t), path+"/receipt-other", -1))
+		require.NoError(t, s.Delete(suite.Lasting(t), path+"/receipt-other", -1))
 		require.NoError(t, suite.Wait(t, deleted))
 	})
 }
@@ -87,9 +92,9 @@ func TestWatchMeetsTheFirstWrite(t *testing.T) {
 		v, writer := value.New(link.Client(t), path), value.New(srv.Client(t), path)
 		link.Meet(5, func(operations []string) {
 			require.Contains(t, operations[0], "getChildren")
-			suite.Got(writer.Set(patient(t), []byte("first")))(t)
+			suite.Got(writer.Set(suite.Lasting(t), []byte("first")))(t)
 		})
-		for state, err := range v.Watch(patient(t)) {
+		for state, err := range v.Watch(suite.Lasting(t)) {
 			require.NoError(t, err)
 			require.Equal(t, "first", string(state.Data))
 			break
@@ -107,7 +112,7 @@ func TestManyWatchersCostOneRead(t *testing.T) {
 		for range 1000 {
 			watching.Go(func() {
 				var last value.State
-				for state, err := range v.Watch(patient(t)) {
+				for state, err := range v.Watch(suite.Lasting(t)) {
 					assert.NoError(t, err)
 					assert.Greater(t, state.Token, last.Token, "a state is yielded once")
 					if last = state; last.Version == 10 {
@@ -119,7 +124,7 @@ func TestManyWatchersCostOneRead(t *testing.T) {
 		time.Sleep(time.Second)
 		packets, reads := link.Packets(), link.Count(recipestest.OpGetData)
 		for range 10 {
-			suite.Got(writer.Set(patient(t), nil))(t)
+			suite.Got(writer.Set(suite.Lasting(t), nil))(t)
 			synctest.Wait()
 		}
 		watching.Wait()

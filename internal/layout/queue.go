@@ -186,8 +186,8 @@ func (r Record) Append(data []byte) []byte {
 	return b.Bytes()
 }
 
-// ParseRecord splits the data of a node into a record and the rest. A time that no entry can have
-// is left out.
+// ParseRecord splits the data of a node into a record and the rest. A time or a place that no entry
+// can have is left out.
 func ParseRecord(b []byte) (r Record, data []byte, ok bool) {
 	i := bytes.IndexByte(b, '\n')
 	if i < 0 || json.Unmarshal(b[:i], &r) != nil {
@@ -195,6 +195,9 @@ func ParseRecord(b []byte) (r Record, data []byte, ok bool) {
 	}
 	if r.Since>>47 != 0 { // see parseNumber
 		r.Since = 0
+	}
+	if _, ok := ParseEntry(r.Node, true); !ok || strings.Contains(r.Node, "/") {
+		r.Node = ""
 	}
 	return r, b[i+1:], true
 }

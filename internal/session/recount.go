@@ -13,7 +13,8 @@ import (
 )
 
 // recount looks in the background for nodes that other clients have deleted without an event, and
-// for nodes that were never created. It reads each node, so it does this once a minute at most.
+// for nodes that were never created. It reads each node that is not watched, so it does this once a
+// minute at most.
 func (c *Client) recount(s *Session) {
 	a := &s.account
 	a.mu.Lock()

@@ -143,7 +143,8 @@ func (s *Session) draw(ops ...any) (d *draft, culprit int, err error) {
 	}
 
 	d, err = s.account.draw(ops...)
-	if err != nil {
+	// Begin early, because a full session refuses calls until that is done.
+	if err != nil || d != nil && s.EphemeralBytes() > maxEphemeral/2 {
 		s.client.recount(s)
 	}
 	return d, culprit, err
