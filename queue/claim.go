@@ -259,8 +259,8 @@ func (s *settler) letGo(life context.Context, work *recipe.Session, claims ...*c
 	for _, c := range claims {
 		if c.owner == "" {
 			// It may still be there, before entries that are read ahead.
-			s.returned.Store(true)
 			s.ended(nil, c)
+			s.returned.Store(true)
 			continue
 		}
 
@@ -320,8 +320,8 @@ func (c *consumer) refusedEntry(entries []*reading, more, failed int) *reading {
 // assign claims entries for takers. They stay at their places until the taker's transaction.
 func (c *consumer) assign(life context.Context, entries []*reading) (claims []*claim, err error) {
 	// Deletions also work without a receipt.
-	if err := c.appear(life); err != nil && !errors.Is(err, protocol.ErrQuotaExceeded) {
-		return nil, err
+	if c.absent != nil && !errors.Is(c.absent, protocol.ErrQuotaExceeded) {
+		return nil, c.absent
 	}
 
 	receipt := c.setting(c.session, consumersNode+"/"+c.held.name, make([]byte, 20))
@@ -341,8 +341,8 @@ func (c *consumer) assign(life context.Context, entries []*reading) (claims []*c
 // answer is lost, it looks whether the first claim exists. If others took an entry first, reserve
 // returns nothing, and other entries can be tried.
 func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, error) {
-	if err := c.appear(life); err != nil {
-		return nil, err
+	if c.absent != nil {
+		return nil, c.absent
 	}
 
 	held := c.held

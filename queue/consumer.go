@@ -24,15 +24,17 @@ type removal struct {
 // compete among themselves and share transactions.
 type consumer struct {
 	*settler
+	absent   error      // why there is no receipt
 	held     *directory // of this consumer
 	returner returner
 	requests *batch.Batcher[*removal]
 	number   int // number of the latest claim
 
 	window window
-	begun  []readAhead // entries that come next, which are being read
-	empty  bool        // the latest listing was empty
-	spot   spot        // the place in the line of waiting consumers
+	begun  []*readAhead // entries that come next, which are being read
+	ahead  int          // how many of them there shall be
+	empty  bool         // the latest listing was empty
+	spot   spot         // the place in the line of waiting consumers
 
 	beaten atomic.Bool // a caller found that others had been faster
 

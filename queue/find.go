@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -23,6 +22,7 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 	}
 
 	c.window.current = false
+	began := time.Now()
 	for size, asked := n, false; ; {
 		c.check()
 		block := append(c.begun, c.begin(life, c.window.take(size-len(c.begun)))...)
@@ -45,6 +45,7 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 			continue
 		}
 
+		c.absent = c.appear(life) // while the entries are read
 		entries, err := c.await(block)
 		if err != nil {
 			return nil, err
@@ -53,31 +54,43 @@ func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, e
 		// The next entries will probably still be there, so we read them ahead (also for callers
 		// whose entries are being removed: they call next).
 		c.mu.Lock()
-		next := max(n, len(c.taken))
+		c.ahead = max(n+len(c.taken), min(c.ahead, apart))
 		c.mu.Unlock()
-		c.begun = append(c.begun, c.begin(life, c.window.take(next-len(c.begun)))...)
+		c.begun = append(c.begun, c.begin(life, c.window.take(c.ahead-len(c.begun)))...)
 		if len(entries) > 0 {
 			c.keep(entries[min(n, len(entries)):])
 			return entries[:min(n, len(entries))], nil
 		}
 
-		// Others have taken this part of the queue.
+		// Others have taken this part of the queue. Soon a listing is faster than to read on.
 		size = max(n, min(2*size, apart))
+		if c.window.mine <= 0 && time.Since(began) >= 2*c.window.took {
+			c.relist()
+			began = time.Now()
+		}
 	}
 }
 
-// A readAhead is an entry that is being read. result blocks until it is read.
+// A readAhead is an entry that is being read.
 type readAhead struct {
 	found
-	result func() (*reading, error)
+	done     chan struct{}
+	*reading       // valid once done is closed
+	err      error // valid once done is closed
 }
 
 // begin begins to read entries.
-func (c *consumer) begin(life context.Context, block []found) (all []readAhead) {
+func (c *consumer) begin(life context.Context, block []found) (all []*readAhead) {
 	for _, f := range block {
-		result := sync.OnceValues(func() (*reading, error) { return c.read(life, c.session, f) })
-		c.session.Go(func(context.Context, *recipe.Session) { result() })
-		all = append(all, readAhead{f, result})
+		r := &readAhead{found: f, done: make(chan struct{})}
+		read := func(life context.Context, work *recipe.Session) {
+			defer close(r.done)
+			r.reading, r.err = c.read(life, work, f)
+		}
+		if !c.session.Go(read) {
+			read(life, c.session)
+		}
+		all = append(all, r)
 	}
 	return all
 }
@@ -85,27 +98,29 @@ func (c *consumer) begin(life context.Context, block []found) (all []readAhead) 
 // keep puts entries that were read (but for which a transaction had no room) before all that are
 // read ahead.
 func (c *consumer) keep(entries []*reading) {
-	var kept []readAhead
+	done := make(chan struct{})
+	close(done)
+	var kept []*readAhead
 	for _, r := range entries {
-		kept = append(kept, readAhead{r.found, func() (*reading, error) { return r, nil }})
+		kept = append(kept, &readAhead{r.found, done, r, nil})
 	}
 	c.begun = append(kept, c.begun...)
 }
 
 // await waits until entries are read and returns the entries that still exist.
-func (c *consumer) await(block []readAhead) (there []*reading, err error) {
+func (c *consumer) await(block []*readAhead) (there []*reading, err error) {
 	gone := 0
-	for _, ahead := range block {
-		r, err := ahead.result()
+	for _, r := range block {
+		<-r.done
 		switch {
-		case errors.Is(err, zk.ErrNoNode):
+		case errors.Is(r.err, zk.ErrNoNode):
 			gone++
-		case errors.Is(err, zk.ErrNoAuth):
-			c.setAside(ahead.Node, err)
-		case err != nil:
-			return nil, err
+		case errors.Is(r.err, zk.ErrNoAuth):
+			c.setAside(r.found.Node, r.err)
+		case r.err != nil:
+			return nil, r.err
 		default:
-			there = append(there, r)
+			there = append(there, r.reading)
 		}
 	}
 
@@ -131,7 +146,10 @@ func (c *consumer) check() {
 }
 
 // relist drops the listing so that the next find lists the queue.
-func (c *consumer) relist() { c.window.entries, c.window.current, c.begun = nil, false, nil }
+func (c *consumer) relist() {
+	c.window.entries, c.window.current, c.begun = nil, false, nil
+	c.ahead /= 2
+}
 
 // list lists the queue.
 func (c *consumer) list(life context.Context) error {
@@ -142,6 +160,7 @@ func (c *consumer) list(life context.Context) error {
 		}
 	}
 
+	c.returned.Store(false) // the listing will show what has come back before
 	began := time.Now()
 	children, _, err := c.children(life, c.session, "")
 	if err == nil {

@@ -1,9 +1,11 @@
 package queue_test
 
 import (
+	"context"
 	"math"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
@@ -221,5 +223,88 @@ func TestOfferWhoseReceiptCannotBeRead(t *testing.T) {
 		require.Equal(t, []string{"b"}, texts(uncertain.Data))
 		offer(t, q, "c")
 		require.Equal(t, []string{"a", "b", "c"}, drain(t, t.Context(), q))
+	})
+}
+
+// crowd makes eight goroutines call do so often each.
+func crowd(wait *suite.Group, times int, do func() error) {
+	for range 8 {
+		wait.Go(func() (err error) {
+			for n := 0; n < times && err == nil; n++ {
+				err = do()
+			}
+			return err
+		})
+	}
+}
+
+// Eight goroutines of a session need little more time than one.
+func TestGoroutinesShareRoundTrips(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(context.Context, *queue.Queue) error
+		most time.Duration
+	}{
+		"offer": {offerX, 75 * time.Millisecond},
+		"take":  {poll, 75 * time.Millisecond},
+		"reserve and acknowledge": {func(ctx context.Context, q *queue.Queue) error {
+			it, err := q.Reserve(ctx)
+			if err != nil {
+				return err
+			}
+			return it.Ack(ctx)
+		}, 150 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				fill(t, b.queue(), 500)
+				link, q := b.linked()
+				link.Delay(time.Millisecond / 2)
+				require.NoError(t, c.do(t.Context(), q))
+				began := time.Now()
+				var wait suite.Group
+				crowd(&wait, 50, func() error { return c.do(t.Context(), q) })
+				require.NoError(t, wait.Wait())
+				require.Less(t, time.Since(began), c.most)
+			})
+		})
+	}
+}
+
+// Sessions that have taken their shares of a queue don't read what the others have taken.
+func TestRaceEndsWithFewReads(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const sessions, each = 8, 40
+		fill(t, b.queue(), sessions*8*each)
+		var links []*recipestest.Link
+		var wait suite.Group
+		for range sessions {
+			link, q := b.linked()
+			link.Delay(time.Millisecond / 2)
+			links = append(links, link)
+			crowd(&wait, each, func() error { _, err := q.Take(t.Context()); return err })
+		}
+		require.NoError(t, wait.Wait())
+		reads := 0
+		for _, l := range links {
+			reads += l.Count(recipestest.OpGetData)
+		}
+		require.Less(t, reads, sessions*8*each*7/4)
+	})
+}
+
+// A session's first call lists two directories at once, a third one and the queue. Then it reads an
+// entry while it makes a receipt, and removes the entry.
+func TestFirstTakeIsFast(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		used := b.queue()
+		fill(t, used, 2)
+		require.NoError(t, poll(t.Context(), used))
+		link := b.srv.Link(t)
+		client := link.Client(t)
+		suite.Session(t, client)
+		link.Delay(time.Millisecond / 2)
+		began := time.Now()
+		require.NoError(t, poll(t.Context(), queue.New(client, b.path)))
+		require.LessOrEqual(t, time.Since(began), 5*time.Millisecond)
 	})
 }

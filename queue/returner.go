@@ -112,9 +112,8 @@ func (r *returner) look(life context.Context) error {
 	return nil
 }
 
-// list lists a directory in order and watches it.
-func (r *returner) list(life context.Context, node string) ([]string, error) {
-	w := r.session.WatchChildren(r.path + node)
+// list lists a directory that is watched, in order.
+func (r *returner) list(life context.Context, w *recipe.Watch) ([]string, error) {
 	if _, err := w.Ready(life); err != nil {
 		return nil, err
 	}
@@ -125,7 +124,8 @@ func (r *returner) list(life context.Context, node string) ([]string, error) {
 // search returns the entries that have to go back now, and the directories that nobody needs after
 // that. It reads no further than the first entry whose delay has not passed.
 func (r *returner) search(life context.Context) (entries []found, dirs []string, err error) {
-	r.present, err = r.list(life, consumersNode)
+	consumers, delays := r.session.WatchChildren(r.path+consumersNode), r.session.WatchChildren(r.path+delayedNode)
+	r.present, err = r.list(life, consumers)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,7 +152,7 @@ func (r *returner) search(life context.Context) (entries []found, dirs []string,
 		entries, dirs = append(entries, besideIn(dir, held)...), append(dirs, dir)
 	}
 
-	buckets, err := r.list(life, delayedNode)
+	buckets, err := r.list(life, delays)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -164,7 +164,7 @@ func (r *returner) search(life context.Context) (entries []found, dirs []string,
 		}
 
 		dir := delayedNode + "/" + bucket
-		delayed, err := r.list(life, dir)
+		delayed, err := r.list(life, r.session.WatchChildren(r.path+dir))
 		if err != nil {
 			return nil, nil, err
 		}

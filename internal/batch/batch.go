@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -68,10 +69,12 @@ type Batcher[R Requester] struct {
 	abandon func(r R, cause error) error
 	woken   chan struct{}
 	running chan struct{} // the serving function holds it
+	hurried time.Time     // until then the serving function doesn't gather
 
 	mu       sync.Mutex // protects the fields below
 	pending  []R        // in order of arrival
 	answered int        // how many of these have an answer, since the last compact
+	likely   int        // how many requests the next batch will probably find
 	serving  bool
 }
 
@@ -249,12 +252,17 @@ func (b *Batcher[R]) Rounds(rest func() (rested bool)) iter.Seq[[]R] {
 				return
 			}
 
+			b.gather()
+
 			// Decide under the same lock whether this goroutine ends.
 			b.mu.Lock()
 			b.endExpired()
 			pending := slices.Clone(b.pending)
 			over := len(pending) == 0 && rested
 			b.serving = !over
+			if len(pending) > 0 {
+				b.likely = 0
+			}
 			b.mu.Unlock()
 
 			switch {
@@ -334,7 +342,31 @@ func (b *Batcher[R]) Answer(err error, requests ...R) (left []R) {
 		}
 	}
 	b.end(err, requests...)
+	b.likely = len(requests) + len(b.pending) - b.answered
 	return left
+}
+
+// gather lets callers run that were just answered. Most of them call again at once, and shall go
+// with the next batch instead of the one after it. It costs little time, so where goroutines wait
+// long for a processor it seldom gathers.
+func (b *Batcher[R]) gather() {
+	began := time.Now()
+	for n := 0; n < yields && began.After(b.hurried) && b.missing(); n++ {
+		runtime.Gosched()
+	}
+	if took := time.Since(began); took > time.Millisecond {
+		b.hurried = time.Now().Add(20 * took)
+	}
+}
+
+// yields is how often a batcher lets other goroutines run before a batch, at most.
+const yields = 5
+
+// missing reports whether some of the likely requests have not come.
+func (b *Batcher[R]) missing() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.pending)-b.answered < b.likely
 }
 
 // Idle blocks until a request is pending, and returns false. If d passes first (or life ends), it

@@ -171,6 +171,23 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
+// Callers that call again at once go together, although the first of them came alone.
+func TestCallersThatCallAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPrinter(wide)
+		var wait sync.WaitGroup
+		for range 8 {
+			wait.Go(func() {
+				for range 50 {
+					p.jobs.Do(t.Context(), &job{})
+				}
+			})
+		}
+		wait.Wait()
+		require.Less(t, len(p.sizes()), 75) // it would be 100 if they went in two groups
+	})
+}
+
 func TestRequestThatWasNotSentIsWithdrawn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPrinter(wide)
