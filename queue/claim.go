@@ -22,14 +22,14 @@ import (
 // A claim is an entry that a consumer has reserved. One transaction deleted the entry from the
 // queue and created it again in the consumer's directory (below held), under a name that is never
 // used again. So the queue's children are exactly the entries that nobody has, and an operation on
-// a claim can't hit another claim. If the consumer's presence goes, any other consumer puts the
+// a claim can't hit another claim. If the consumer's receipt goes, any other consumer puts the
 // entry back.
 //
 // A taker needs no reservation. Its claim is the entry at its place in the queue, for a single
 // attempt to remove it.
 type claim struct {
-	reading             // the czxid of a reserved entry's Stat is the fencing token
-	dir     *directory  // nil if a quota leaves no room for a presence
+	reading // the czxid of a reserved entry's Stat is the fencing token
+	dir     *directory
 	ended   atomic.Bool // and is no longer counted
 }
 
@@ -40,16 +40,18 @@ func (c *claim) before() layout.Record {
 	return r
 }
 
-// A directory contains the claims of a presence, which has the same name. The presence is also the
-// receipt of transactions that end claims. (The directory can't be, because servers delete an empty
-// container, perhaps before the receipt is read.)
+// A directory contains the claims of a consumer. The receipt of transactions that end claims has
+// the same name, and says that the consumer lives. (The directory can't be the receipt, because
+// servers delete an empty container, perhaps before the receipt is read.)
+//
+// The zero directory has no node and no receipt. Takers use it if a quota leaves no room for them.
 type directory struct {
+	name     string
 	node     string       // its path below the queue's path
 	made     bool         // the node exists, or has existed
-	presence string       // its path, without the chroot
-	gone     atomic.Bool  // the presence was deleted
+	receipt  *receipt     // only the settler's transactions change it
+	receives atomic.Bool  // there is a receipt, and nobody has deleted it
 	claims   atomic.Int64 // that have not ended
-	receipt  receipt      // only the settler uses it
 }
 
 // unique returns the part of the claim's name that no other claim has.
@@ -135,7 +137,7 @@ func (s *settler) ended(err error, claims ...*claim) error {
 		if c.owner == "" {
 			delete(s.taken, c.Node)
 		}
-		if c.dir != nil && !c.ended.Swap(true) {
+		if !c.ended.Swap(true) {
 			c.dir.claims.Add(-1)
 		}
 	}
@@ -145,11 +147,11 @@ func (s *settler) ended(err error, claims ...*claim) error {
 // serve sends one transaction after the other while there are settlements. If the view's back-off
 // stops, the waiting callers return and the work goes on.
 func (s *settler) serve(life context.Context) {
-	for range s.settlements.Rounds(nil) {
+	for pending := range s.settlements.Rounds(nil) {
 		over := make(chan struct{})
 		_, err := recipe.Detach(life, s.session, func(life context.Context, work *recipe.Session) (struct{}, error) {
 			defer close(over)
-			s.round(life, work)
+			s.round(life, work, pending[0].claims[0].dir)
 			return struct{}{}, nil
 		}, nil)
 		if err == protocol.ErrClosed {
@@ -171,15 +173,9 @@ func (s *settler) serve(life context.Context) {
 	}
 }
 
-// round sends as many settlements as fit into one transaction. Settlements that were not executed
-// stay pending.
-func (s *settler) round(life context.Context, work *recipe.Session) {
-	pending := s.settlements.Pending()
-	if len(pending) == 0 {
-		return
-	}
-
-	dir := pending[0].claims[0].dir
+// round sends as many settlements of a directory as fit into one transaction. Settlements that were
+// not executed stay pending.
+func (s *settler) round(life context.Context, work *recipe.Session, dir *directory) {
 	var sent []*settlement
 	operations := 0
 	collect := func() (ops []any) {
@@ -201,13 +197,14 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 	undone := func() { s.settlements.Return(sent) }
 	var done result
 	var err error
-	if dir != nil {
+	receipt := dir.receives.Load()
+	if receipt {
 		done, err = dir.receipt.transact(life, work, collect, undone)
 	}
 
 	// A full quota allows deletions alone, so there can be no receipt. If the answer is lost and
 	// all claims are gone, they may have gone in another way.
-	if dir == nil || errors.Is(err, protocol.ErrQuotaExceeded) && done.failed(err) == operations {
+	if !receipt || errors.Is(err, protocol.ErrQuotaExceeded) && done.failed(err) == operations {
 		done, err = transact(life, work, collect, undone, func(ctx context.Context) (bool, error) {
 			for _, r := range sent {
 				if gone, err := s.isGone(ctx, work, &r.claims[0].reading); err != nil || !gone {
@@ -222,26 +219,19 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 	switch {
 	case err == nil, errors.Is(err, protocol.ErrUncertain):
 		s.settlements.Answer(err, sent...)
-	// An operator has deleted the presence, so nothing is reserved in its directory any more. The
-	// directory can be the receipt of the claims that are left.
-	case errors.Is(err, errNoReceipt) && dir.receipt.node == dir.presence:
-		dir.gone.Store(true)
-		dir.receipt = receipt{node: s.path + dir.node, number: dir.receipt.number, doubt: true}
+	// An operator has deleted the receipt, so nothing is reserved in its directory any more. The
+	// claims that are left end without one.
+	case errors.Is(err, errNoReceipt):
+		dir.receives.Store(false)
 		undone()
 	// The settlements stay pending, or Rounds answers them with the session's error.
 	case errors.Is(err, errNothingToDo), s.session.Err() != nil:
-	case sent == nil:
-		s.settlements.Answer(err, pending...)
 	case failed < 0, failed >= operations:
 		s.settlements.Answer(err, sent...)
 	default:
 		// A single settlement was refused. The others are sent again.
-		i := slices.IndexFunc(sent, func(r *settlement) bool {
-			failed -= len(r.ops)
-			return failed < 0
-		})
-
-		s.settlements.Answer(&refusal{failed + len(sent[i].ops), err}, sent[i])
+		i, operation := blame(sent, func(r *settlement) int { return len(r.ops) }, failed)
+		s.settlements.Answer(&refusal{operation, err}, sent[i])
 		// If a taker was too late, the others probably are, too.
 		if sent[i].claims[0].owner == "" {
 			s.settlements.Answer(errLate, slices.DeleteFunc(sent, func(r *settlement) bool { return r.claims[0].owner != "" })...)
@@ -304,12 +294,14 @@ func (s *settler) giveUp(life context.Context, work *recipe.Session, c *claim, r
 }
 
 // fitting returns how many of the first entries fit into a transaction that begins with ops, and
-// its operations. The other entries are for the next callers.
+// its operations. The other entries are for the next callers. (An entry that is too large to be
+// reserved stands alone.)
 func (c *consumer) fitting(entries []*reading, ops []any, operations func(i int) []any) (n int, all []any) {
 	size, most := recipe.MultiSize(ops...), min(claimBytes, c.session.RequestLimit())
 	for ; n < len(entries); n++ {
 		more := operations(n)
-		if size += max(recipe.MultiSize(more...), len(entries[n].data)); size > most && n > 0 {
+		size += max(recipe.MultiSize(more...), len(entries[n].data))
+		if n > 0 && (size > most || c.fits(entries[n].data) != nil) {
 			break
 		}
 		ops = append(ops, more...)
@@ -321,33 +313,26 @@ func (c *consumer) fitting(entries []*reading, ops []any, operations func(i int)
 // refusedEntry returns the entry that the operation with this index is about, if each entry has its
 // removal and then so many operations more.
 func (c *consumer) refusedEntry(entries []*reading, more, failed int) *reading {
-	i := slices.IndexFunc(entries, func(r *reading) bool {
-		failed -= len(c.removal(c.session, r)) + more
-		return failed < 0
-	})
+	i, _ := blame(entries, func(r *reading) int { return len(c.removal(c.session, r)) + more }, failed)
 	return entries[i]
 }
 
 // assign claims entries for takers. They stay at their places until the taker's transaction.
 func (c *consumer) assign(life context.Context, entries []*reading) (claims []*claim, err error) {
-	dir := c.held
-	if errors.Is(c.absent, protocol.ErrQuotaExceeded) {
-		dir = nil // deletions work without a receipt
-	} else if c.absent != nil {
+	// Deletions also work without a receipt.
+	if c.absent != nil && !errors.Is(c.absent, protocol.ErrQuotaExceeded) {
 		return nil, c.absent
 	}
 
-	receipt := c.setting(c.session, consumersNode+"/"+c.presence.name, make([]byte, 20), 0)
+	receipt := c.setting(c.session, consumersNode+"/"+c.held.name, make([]byte, 20))
 	n, _ := c.fitting(entries, []any{receipt}, func(i int) []any { return c.removal(c.session, entries[i]) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range entries[:n] {
-		claims = append(claims, &claim{reading: *r, dir: dir})
+		claims = append(claims, &claim{reading: *r, dir: c.held})
 		c.taken[r.Node] = true
 	}
-	if dir != nil {
-		dir.claims.Add(int64(n))
-	}
+	c.held.claims.Add(int64(n))
 	c.window.latest = claims[n-1].Sequence
 	return claims, nil
 }
@@ -368,32 +353,28 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 		held.made = true
 	}
 
-	if i := slices.IndexFunc(entries, func(r *reading) bool { return !c.canReturn(r.data) }); i == 0 {
-		return nil, fmt.Errorf("%w: entry %s can only be taken, because a reservation needs more room", protocol.ErrTooLarge, entries[0].Node)
-	} else if i > 0 {
-		c.keep(entries[i:])
-		entries = entries[:i]
+	if err := c.fits(entries[0].data); err != nil {
+		return nil, fmt.Errorf("entry %s can only be taken: %w", entries[0].Node, err)
 	}
 
 	claims := make([]*claim, len(entries))
 	n, ops := c.fitting(entries, []any{
-		// If the presence is gone, this fails.
-		&zk.CheckVersionRequest{Path: c.session.Path(held.presence), Version: -1},
+		// If the receipt is gone, this fails.
+		&zk.CheckVersionRequest{Path: c.session.Path(c.path + held.receipt.node), Version: -1},
 		// The Stat has the token.
-		c.setting(c.session, held.node, nil, -1),
+		c.setting(c.session, held.node, nil),
 	}, func(i int) []any {
 		c.number++
 		// The number makes the claim's name unique.
 		cl := &claim{reading: *entries[i], dir: held}
 		cl.stat, cl.recorded = &zk.Stat{}, true
-		cl.owner, cl.elsewhere = c.presence.name, held.node+"/"+layout.HeldEntry(c.number, cl.ID)
+		cl.owner, cl.elsewhere = held.name, held.node+"/"+layout.HeldEntry(c.number, cl.ID)
 		cl.record.Attempts++
 		claims[i] = cl
 		return append(c.removal(c.session, entries[i]), c.creation(c.session, cl.node(), cl.record.Append(cl.data), 0))
 	})
 
 	claims = claims[:n]
-	held.claims.Add(int64(n))
 	var token int64
 	lost := false // an answer
 	done, err := transact(life, c.session, func() []any { return ops }, func() {}, func(ctx context.Context) (bool, error) {
@@ -413,6 +394,7 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 			cl.stat.Czxid = token
 		}
 
+		held.claims.Add(int64(n))
 		c.window.latest = claims[n-1].Sequence
 		return claims, nil
 	}
@@ -420,9 +402,8 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 	if c.session.Err() == nil && (lost || errors.Is(err, protocol.ErrUncertain)) {
 		// Claims that exist go back, also if an operator has ended the first of them meanwhile. The
 		// others don't matter.
+		held.claims.Add(int64(n))
 		c.letGo(life, c.session, claims...)
-	} else {
-		held.claims.Add(-int64(n))
 	}
 
 	failed := done.failed(err)
@@ -430,9 +411,9 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 	switch {
 	case c.session.Err() != nil, failed < 0, failed < 2 && !missing:
 		return nil, err
-	// The presence was deleted. Other consumers put back its claims.
+	// The receipt was deleted. Other consumers put back its claims.
 	case missing && failed == 0:
-		held.gone.Store(true)
+		held.receives.Store(false)
 		c.relist()
 	// The directory was empty, and the server has deleted it.
 	case missing && failed == 1:
@@ -456,26 +437,32 @@ func (c *consumer) reserve(life context.Context, entries []*reading) ([]*claim, 
 	return nil, nil
 }
 
-// appear makes sure that there is a presence.
+// appear makes sure that there is a receipt.
 func (c *consumer) appear(life context.Context) error {
-	if c.held != nil && c.held.gone.Load() {
-		c.presence.discard()
-		c.held = nil
+	if c.held.receives.Load() {
+		return nil
 	}
 
-	presence, err := c.presence.use(life)
-	if err == nil && (c.held == nil || c.held.presence != presence) {
-		c.held = &directory{node: heldNode + "/" + c.presence.name, presence: presence, receipt: receipt{node: presence}}
+	r, err := c.newReceipt(life, consumersNode)
+	if err == nil {
+		name := path.Base(r.node)
+		c.held = &directory{name: name, node: heldNode + "/" + name, receipt: r}
+		c.held.receives.Store(true)
 	}
 	return err
 }
 
-// disappear ends the presence if there are no claims.
+// disappear deletes the directory and the receipt. If that is refused, they are used again.
 func (c *consumer) disappear(life context.Context) error {
-	if c.held != nil && c.held.made {
+	if c.held.made {
 		if err := c.deleteNode(life, c.session, c.held.node); err != nil {
 			return err
 		}
 	}
-	return c.presence.leave(life)
+
+	err := c.deleteNode(life, c.session, c.held.receipt.node)
+	if err == nil {
+		c.held = new(directory)
+	}
+	return err
 }

@@ -96,25 +96,20 @@ func WithPanics() ConsumeOption {
 func (q *Queue) Consume(
 	ctx context.Context, workers int, fn func(ctx context.Context, it *Item) error, opts ...ConsumeOption,
 ) error {
-	switch {
-	case workers < 1:
-		return q.recipe.Wrap(fmt.Errorf("%d workers: at least one is needed", workers))
-	case fn == nil:
-		return q.recipe.Wrap(errors.New("nil function"))
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
 	}
 
 	w := &workforce{queue: q, ctx: ctx, fn: fn}
-	for _, option := range opts {
-		if option == nil {
-			continue
-		}
-
-		if err := option(w); err != nil {
-			return q.recipe.Wrap(err)
-		}
+	call := q.recipe.Mode("consume")
+	recipe.Configure(call, w, opts)
+	if workers < 1 {
+		call.Reject(fmt.Errorf("%d workers: at least one is needed", workers))
 	}
-
-	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+	if fn == nil {
+		call.Reject(errors.New("nil function"))
+	}
+	if err := call.ValidateCall(ctx, nil); err != nil {
 		return err
 	}
 
@@ -193,12 +188,6 @@ func (w *workforce) work() {
 			return
 		}
 
-		// The item came too late, and fn has not seen it.
-		if w.run.Err() != nil {
-			w.unfinished(it)
-			continue
-		}
-
 		w.serve(it)
 	}
 }
@@ -244,7 +233,7 @@ func (w *workforce) settle(it *Item, err error, exit *PanicError) {
 
 // unfinished gives back an item without a failed attempt.
 func (w *workforce) unfinished(it *Item) {
-	err := it.decide(context.WithoutCancel(w.ctx), unused, nack{}, nil)
+	err := it.decide(context.WithoutCancel(w.ctx), new(ending))
 	if err != nil && !over(err) {
 		w.queue.recipe.Logger().Warn("unfinished item not given back yet", "path", w.queue.path, "id", it.ID(), "error", err)
 	}
@@ -268,11 +257,8 @@ func (w *workforce) giveBack(it *Item, failure error) {
 		log.Warn("item has failed, and is tried again", "after", delay)
 	case !over(err):
 		log.Warn("item has failed, and could not be given back as it should be", "error", err)
-		select {
 		// Even without a delay the worker must let other goroutines run.
-		case <-time.After(max(delay, 1)):
-		case <-w.run.Done():
-		}
+		wait(w.run, max(delay, time.Millisecond))
 	}
 }
 

@@ -24,9 +24,8 @@ type removal struct {
 // compete among themselves and share transactions.
 type consumer struct {
 	*settler
-	presence presence
-	absent   error      // why there is no presence
-	held     *directory // of the presence
+	absent   error      // why there is no receipt
+	held     *directory // of this consumer
 	returner returner
 	requests *batch.Batcher[*removal]
 	number   int // number of the latest claim
@@ -47,8 +46,8 @@ type consumer struct {
 const idleSpot = 50 * time.Millisecond // how long an unused place in line stays
 
 func newConsumer(s *site) *consumer {
-	c := &consumer{settler: newSettler(s), aside: make(map[string]error)}
-	c.presence, c.returner.site = presence{site: s, dir: consumersNode}, s
+	c := &consumer{settler: newSettler(s), held: new(directory), aside: make(map[string]error)}
+	c.returner.site = s
 	s.returns = s.longestReturn(s.session)
 	s.unswept.Store(true)
 	c.spot = spot{session: s.session, dir: s.path + waitingNode, kind: "wait-"}
@@ -133,7 +132,7 @@ func (c *consumer) hand(life context.Context, reserved bool, claims []*claim) {
 	c.letGo(life, c.session, claims...)
 }
 
-// linger keeps the place in line for a moment without callers. It keeps the presence a little
+// linger keeps the place in line for a moment without callers. It keeps the directory a little
 // longer, and as long as there are claims. It reports whether all that is done. If not, a caller
 // has come.
 func (c *consumer) linger(life context.Context) (done bool) {
@@ -144,11 +143,11 @@ func (c *consumer) linger(life context.Context) (done bool) {
 		c.spot.leave()
 	}
 
-	for pause := idlePresence; c.presence.name != ""; {
+	for pause := idleReceipt; c.held.name != ""; {
 		if !c.requests.Idle(life, pause) {
 			return false
 		}
-		switch used := c.held != nil && c.held.claims.Load() > 0; {
+		switch used := c.held.claims.Load() > 0; {
 		case life.Err() != nil:
 			return true
 		case !used && c.disappear(life) != nil:

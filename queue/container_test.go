@@ -98,7 +98,7 @@ func TestLetterComesBackToNumbersThatHaveBegunAgain(t *testing.T) {
 		q := queue.New(b.client, b.path+"-work", queue.WithDeadLetter(dead, 1))
 		offer(t, q, "old")
 		require.NoError(t, b.reserve(q).Nack(t.Context()))
-		time.Sleep(2 * time.Second) // presences go when they are idle
+		time.Sleep(2 * time.Second) // receipts go when they are idle
 		for suite.Exists(t, b.client, b.path+"-work") {
 			b.srv.Embedded().ReapContainers()
 		}

@@ -148,15 +148,17 @@ func (p *place) removal(s *recipe.Session, r *reading) []any {
 }
 
 // end removes an entry as it was read and does more (all of it or nothing). It returns which of the
-// further operations failed. After a lost answer, end succeeds if the entry is gone.
-func (p *place) end(ctx context.Context, s *recipe.Session, r *reading, more ...any) (failed int, err error) {
+// further operations failed, and whether an answer was lost. After that, end succeeds if the entry
+// is gone.
+func (p *place) end(ctx context.Context, s *recipe.Session, r *reading, more ...any) (failed int, lost bool, err error) {
 	removal := p.removal(s, r)
 	ops := slices.Concat(removal, more)
 	done, err := transact(ctx, s, func() []any { return ops }, func() {}, func(ctx context.Context) (bool, error) {
+		lost = true
 		gone, err := p.isGone(ctx, s, r)
 		return gone, ignore(err, zk.ErrNoAuth)
 	})
-	return done.failed(err) - len(removal), err
+	return done.failed(err) - len(removal), lost, err
 }
 
 // isGone reports whether the entry that was read is gone. (A claim of unknown outcome has no czxid,
@@ -272,10 +274,10 @@ func (p *place) arrival(s *recipe.Session, data []byte, m move) []any {
 	ops := []any{record, p.creation(s, node, nil, 0)}
 	// Each write raises the entry's version by one.
 	for range m.record.Returns % returnVersions {
-		ops = append(ops, p.setting(s, node, nil, -1))
+		ops = append(ops, p.setting(s, node, nil))
 	}
 
-	return append(ops, p.setting(s, node, data, -1))
+	return append(ops, p.setting(s, node, data))
 }
 
 // longestReturn returns the size of the largest transaction that puts back an entry without data.
@@ -305,7 +307,7 @@ func (p *place) relocate(ctx context.Context, s *recipe.Session, from *place, r 
 			}
 		}
 
-		failed, err := from.end(ctx, s, r, slices.Concat(sweep, p.arrival(s, r.data, m))...)
+		failed, _, err := from.end(ctx, s, r, slices.Concat(sweep, p.arrival(s, r.data, m))...)
 		switch missing := errors.Is(err, zk.ErrNoNode); {
 		case err == nil, failed < 0, !missing && !errors.Is(err, zk.ErrNodeExists):
 			return err

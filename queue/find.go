@@ -204,7 +204,7 @@ func (c *consumer) takeOver(children []string, began time.Time) {
 	w := &c.window
 	*w = window{raced: w.raced, latest: w.latest, before: w.latest, behind: w.before, strange: len(children) - len(order)}
 	if w.races() {
-		order = w.share(order, c.returner.present, c.presence.name)
+		order = w.share(order, c.returner.present, c.held.name)
 	}
 	w.entries = c.entries(there, order[:min(mostListed, len(order))])
 	w.current, w.listed, w.took = true, time.Now(), time.Since(began)
@@ -307,7 +307,7 @@ func (w *window) worth() time.Duration {
 }
 
 // share returns the order in which the consumer of this name tries the entries, if these consumers
-// are present. (The name is empty without a presence.) If the others are of another library, it
+// are present. (The name is empty without a receipt.) If the others are of another library, it
 // begins at random.
 func (w *window) share(order []uint64, present []string, name string) []uint64 {
 	w.skipped = true

@@ -212,14 +212,11 @@ func (q *Queue) Remove(ctx context.Context, id string) error {
 				return op.missing("there is no entry " + id)
 			}
 
-			_, err = transact(ctx, s, func() []any { return q.removal(s, t) }, func() {}, func(ctx context.Context) (bool, error) {
-				op.executed = true
-				gone, err := q.isGone(ctx, s, t)
-				return gone, ignore(err, zk.ErrNoAuth)
-			})
+			_, lost, err := q.end(ctx, s, t)
+			op.executed = op.executed || lost
 			// If the answer was lost, or the entry was not there any more, it may have moved. So we
 			// look for it again.
-			if err == nil && !op.executed || ignore(err, zk.ErrBadVersion, zk.ErrNoNode) != nil {
+			if err == nil && !lost || ignore(err, zk.ErrBadVersion, zk.ErrNoNode) != nil {
 				return err
 			}
 		}
@@ -270,9 +267,6 @@ type operation struct {
 // operate calls do for the entry with this ID in the current session. If that session is lost, it
 // calls do in the next session.
 func (q *Queue) operate(ctx context.Context, id string, do func(*recipe.Session, *operation) error) error {
-	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
-		return err
-	}
 	if !layout.IsEntryID(id) || strings.Contains(id, "/") || recipe.ValidatePath("/"+id) != nil {
 		return q.recipe.Wrap(fmt.Errorf("%w: %q is not the ID of an entry", zk.ErrInvalidPath, id))
 	}
@@ -290,7 +284,7 @@ func (q *Queue) operate(ctx context.Context, id string, do func(*recipe.Session,
 func (o *operation) find(ctx context.Context, s *recipe.Session, id string) (*reading, error) {
 	r, err := (*reading)(nil), error(zk.ErrNoNode)
 	if e, ok := layout.ParseEntry(id, o.queue.priorities); ok {
-		r, err = o.read(ctx, s, found{Entry: e})
+		r, err = o.queue.read(ctx, s, found{Entry: e})
 	}
 	for n := 1; errors.Is(err, zk.ErrNoNode); n++ {
 		entries, steady, failed := o.queue.list(ctx, s)
@@ -300,7 +294,7 @@ func (o *operation) find(ctx context.Context, s *recipe.Session, id string) (*re
 		case failed != nil, i < 0 && (steady || n >= snapshots):
 			return nil, failed
 		case i >= 0:
-			r, err = o.read(ctx, s, entries[i])
+			r, err = o.queue.read(ctx, s, entries[i])
 		}
 	}
 
@@ -311,19 +305,6 @@ func (o *operation) find(ctx context.Context, s *recipe.Session, id string) (*re
 
 	o.since = r.record.Since
 	return r, nil
-}
-
-// read reads an entry. An entry in the queue that may not be read can still be removed.
-func (o *operation) read(ctx context.Context, s *recipe.Session, f found) (*reading, error) {
-	r, err := o.queue.read(ctx, s, f)
-	if errors.Is(err, zk.ErrNoAuth) && !f.beside() {
-		var stat *zk.Stat
-		if stat, err = s.Exists(ctx, o.queue.path+f.node()); err == nil && stat == nil {
-			err = zk.ErrNoNode
-		}
-		r = &reading{found: f, stat: stat}
-	}
-	return r, err
 }
 
 // missing returns an error for an entry that doesn't exist, unless an attempt of ours may have

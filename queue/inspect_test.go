@@ -160,7 +160,7 @@ func TestDrainedOfWhatMayNotBeRead(t *testing.T) {
 		listed := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+2)
 		drained := suite.Later(func() error { return q.Drained(patient(t)) })
 		suite.Wait(t, listed)
-		require.NoError(t, q.Remove(t.Context(), firstID))
+		require.NoError(t, suite.Session(t, c).Conn().Delete(path+"/"+firstID, -1))
 		require.NoError(t, suite.Wait(t, drained))
 	})
 }

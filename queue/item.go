@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -19,25 +19,29 @@ import (
 // lost. [Item.Ack] removes it. An item is lost with its session, or if another client deletes its
 // claim. It is safe for concurrent use.
 type Item struct {
-	grant *recipe.Grant
-	queue *Queue
-	under *under
-	claim *claim
-
-	mu       sync.Mutex // protects the fields below
-	decision decision
-	nack     nack  // how to give it back
-	ops      []any // operations of the acknowledgement
+	grant  *recipe.Grant
+	queue  *Queue
+	under  *under
+	claim  *claim
+	ending atomic.Pointer[ending] // nil until that is decided
 }
 
-// A decision says how an item ends.
+// An ending says how an item ends.
+type ending struct {
+	decision decision
+	ops      []any  // of an acknowledgement
+	tail     bool   // to a new place behind all others
+	due      int64  // earliest delivery, in milliseconds since 1970; 0: at once
+	reason   string // for readers
+	cause    error  // for observers
+}
+
 type decision int
 
 const (
-	undecided decision = iota
+	unused decision = iota // goes back without an attempt
 	acknowledged
 	refused
-	unused // goes back without an attempt
 )
 
 // Done returns a channel that is closed when the item has ended. [Item.Err] says whether it was
@@ -111,14 +115,11 @@ func (it *Item) Origin() string { return describe(it.claim.record) }
 // If you call Ack again, it returns the same error. Concurrent calls are safe: the ops of the first
 // call count.
 func (it *Item) Ack(ctx context.Context, ops ...any) error {
-	if err := it.queue.recipe.ValidateCall(ctx, nil); err != nil {
-		return err
-	}
 	absolute, err := it.under.of.Absolute(ops...)
 	if err != nil {
 		return it.queue.recipe.Wrap(err)
 	}
-	return it.decide(ctx, acknowledged, nack{}, absolute)
+	return it.decide(ctx, &ending{decision: acknowledged, ops: absolute})
 }
 
 // Multi is the fenced write: it does all of ops if this consumer still has the item, or none of
@@ -149,34 +150,23 @@ func (it *Item) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, erro
 // move at all. Then Nack returns [protocol.ErrQuotaExceeded] and goes on trying in the background
 // until the quota has room or the session ends.
 func (it *Item) Nack(ctx context.Context, opts ...NackOption) error {
+	e := &ending{decision: refused, reason: "given back"}
+	call := it.queue.recipe.Mode("nack")
+	recipe.Configure(call, e, opts)
+	if err := call.Validate(nil); err != nil {
+		return call.Wrap(err)
+	}
+	return it.decide(ctx, e)
+}
+
+// decide ends the item as e says, unless another ending was decided before.
+func (it *Item) decide(ctx context.Context, e *ending) error {
 	if err := it.queue.recipe.ValidateCall(ctx, nil); err != nil {
 		return err
 	}
 
-	n := nack{reason: "given back"}
-	for _, option := range opts {
-		if option == nil {
-			continue
-		}
-
-		if err := option(&n); err != nil {
-			return it.queue.recipe.Wrap(err)
-		}
-	}
-
-	return it.decide(ctx, refused, n, nil)
-}
-
-// decide ends the item as d says, unless it has already ended in another way.
-func (it *Item) decide(ctx context.Context, d decision, n nack, ops []any) error {
-	it.mu.Lock()
-	if it.decision == undecided {
-		it.decision, it.nack, it.ops = d, n, ops
-	}
-	final := it.decision
-	it.mu.Unlock()
-
-	if final != d {
+	it.ending.CompareAndSwap(nil, e)
+	if it.ending.Load().decision != e.decision {
 		return it.queue.recipe.Wrap(fmt.Errorf("%w: %s", protocol.ErrReleased, it.ID()))
 	}
 
@@ -191,41 +181,38 @@ func (it *Item) decide(ctx context.Context, d decision, n nack, ops []any) error
 // would take [zk.ErrNoNode] for the end of the claim.
 type refusedOperation struct{ error }
 
-// carryOut carries out the decision and releases the grant.
+// carryOut carries out the decision and releases the grant. An item that came after its caller had
+// left is unused.
 func (it *Item) carryOut(life context.Context, work *recipe.Session) error {
-	it.mu.Lock()
-	d, n, ops := it.decision, it.nack, it.ops
-	it.mu.Unlock()
-
-	u, c := it.under, it.claim
+	u, c, e := it.under, it.claim, cmp.Or(it.ending.Load(), new(ending))
 	// The reason is cut, because offers leave room for a record of limited size.
-	failed := c.record.WithReason(n.reason, layout.ReasonLength(work.RequestLimit()))
+	failed := c.record.WithReason(e.reason, layout.ReasonLength(work.RequestLimit()))
 	kind := protocol.EventReturned
 	var err error
 	switch {
-	case d == acknowledged:
+	case e.decision == acknowledged:
 		kind = protocol.EventAcknowledged
-		err = u.settle(life, work, []*claim{c}, ops...)
+		err = u.settle(life, work, []*claim{c}, e.ops...)
 		if i := refusedAt(err); i > 0 {
-			err = &refusedOperation{fmt.Errorf("operation %d of %d, %T: %w", i, len(ops), ops[i-1], err)}
+			err = &refusedOperation{fmt.Errorf("operation %d of %d, %T: %w", i, len(e.ops), e.ops[i-1], err)}
 		}
-	case d == unused:
+	case e.decision == unused:
 		err = u.putBack(life, work, c, &u.place, move{record: c.before()})
 	case it.lastAttempt():
 		kind = protocol.EventDeadLettered
 		err = it.toDeadLetters(life, work, failed)
 	default:
-		err = u.putBack(life, work, c, &u.place, move{record: failed, tail: n.tail, due: n.due})
+		err = u.putBack(life, work, c, &u.place, move{record: failed, tail: e.tail, due: e.due})
 	}
 
 	switch {
-	case err == nil && d == unused:
+	case err == nil && e.decision == unused:
 	case err == nil:
-		it.report(life, kind, n.cause)
+		it.report(life, kind, e.cause)
 	case err == errGone:
 		err = fmt.Errorf("%w: %w: %s is not reserved by this item any more", protocol.ErrLost, protocol.ErrNodeDeleted, it.ID())
 	case u.session.Err() == nil:
-		if d == acknowledged {
+		if e.decision == acknowledged {
 			failed = c.record.WithReason(err.Error(), layout.ReasonLength(work.RequestLimit()))
 		}
 
@@ -303,35 +290,34 @@ func (q *Queue) Reserve(ctx context.Context) (*Item, error) {
 func (q *Queue) TryReserve(ctx context.Context) (*Item, error) { return q.reserve(ctx, false) }
 
 func (q *Queue) reserve(ctx context.Context, wait bool) (it *Item, err error) {
-	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
-		return nil, err
-	}
+	_, err = q.reserves.Acquire(ctx, nil, func(*recipe.Session) (*recipe.Grant, error) {
+		// The retries of what callers share have no mode.
+		s, err := q.recipe.Session(ctx)
+		if err != nil {
+			return nil, err
+		}
 
-	var in *recipe.Session
-	began := time.Now()
-	q.reserves.Waiting(ctx)
-	it, err = across(ctx, q, func(u *under) (*Item, error) {
-		in = u.of
-		for {
+		for u := q.under(s); ; {
 			r := &removal{max: 1, wait: wait, reserve: true}
 			if err := u.requests.Do(ctx, r); err != nil {
 				return nil, err
 			}
 
+			it, err = q.itemFor(ctx, u, r.claims[0])
+			if err != nil {
+				return nil, err
+			}
+
 			// If the entry has become a dead letter, we need another entry.
-			if it, err := q.itemFor(ctx, u, r.claims[0]); it != nil || err != nil {
-				return it, err
+			if it != nil {
+				return it.grant, nil
 			}
 		}
 	})
-
-	var token int64
-	if it != nil {
-		token = it.Token()
+	if err != nil {
+		return nil, err
 	}
-
-	q.reserves.Waited(ctx, began, in, token, err)
-	return it, err
+	return it, nil
 }
 
 // itemFor turns a claim into an item. If the claim has had all its attempts, it becomes a dead
@@ -369,32 +355,24 @@ func (q *Queue) itemFor(ctx context.Context, u *under, c *claim) (*Item, error) 
 }
 
 // A NackOption says where [Item.Nack] puts an item. A nil option does nothing.
-type NackOption func(*nack) error
-
-// A nack says how to give an item back.
-type nack struct {
-	tail   bool   // to a new place behind all others
-	due    int64  // earliest delivery, in milliseconds since 1970; 0: at once
-	reason string // for readers
-	cause  error  // for observers
-}
+type NackOption func(*ending) error
 
 // After delays the item: it isn't delivered again before d has passed. Then it goes back to its
 // place. (The time is this client's, and consumers compare it with their own clocks.)
 func After(d time.Duration) NackOption {
-	return func(n *nack) error {
+	return func(e *ending) error {
 		if d < 0 {
 			return fmt.Errorf("a delay of %v is negative", d)
 		}
-		n.due = dueAfter(d)
+		e.due = dueAfter(d)
 		return nil
 	}
 }
 
 // AtTail moves the item behind all other entries.
 func AtTail() NackOption {
-	return func(n *nack) error {
-		n.tail = true
+	return func(e *ending) error {
+		e.tail = true
 		return nil
 	}
 }
@@ -402,11 +380,11 @@ func AtTail() NackOption {
 // Because says why the attempt failed. [Info] and [Item.Reason] show up to 4 kB of its text. The
 // observer gets the error.
 func Because(failure error) NackOption {
-	return func(n *nack) error {
+	return func(e *ending) error {
 		if failure == nil {
 			return errors.New("the reason of a failure is nil")
 		}
-		n.reason, n.cause = failure.Error(), failure
+		e.reason, e.cause = failure.Error(), failure
 		return nil
 	}
 }

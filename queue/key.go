@@ -21,9 +21,8 @@ type keys struct {
 	*site
 	retention time.Duration
 	// known reports whether the fields below are valid.
-	known   bool
-	number  int32 // of the latest directory, which is the parent's version plus one
-	version int32 // of the parent
+	known  bool
+	number int32 // of the latest directory, which is the parent's version plus one
 	// began is when the directory became the latest, by the servers' clock (in milliseconds). (It
 	// can be older, because its creator can die before it says so.)
 	began int64
@@ -57,7 +56,7 @@ func (k *keys) look(life context.Context) error {
 		return k.ensure(life, k.session, keysNode)
 	}
 
-	k.number, k.version = parent.Version+1, parent.Version
+	k.number = parent.Version + 1
 	err = k.ensure(life, k.session, keyDir(k.number-1), keyDir(k.number))
 	k.known, k.began = err == nil, parent.Mtime
 	return err
@@ -72,13 +71,13 @@ func (k *keys) roll(now int64) {
 
 	// The next offer with a key reads the number again.
 	k.known = false
-	number, version := k.number, k.version
+	number := k.number
 	k.session.Go(func(life context.Context, work *recipe.Session) {
 		if k.ensure(life, work, keyDir(number+1)) != nil {
 			return
 		}
 
-		if _, err := work.Set(life, k.path+keysNode, nil, version); err != nil {
+		if _, err := work.Set(life, k.path+keysNode, nil, number-1); err != nil {
 			// Another session was faster.
 			return
 		}

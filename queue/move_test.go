@@ -592,7 +592,7 @@ func TestRecordsAreDeletedByHand(t *testing.T) {
 				it.Ack(t.Context())
 				left := drain(t, t.Context(), b.queue())
 				require.Equal(t, "d", left[len(left)-1])
-				time.Sleep(2 * time.Second) // presences go when they are idle
+				time.Sleep(2 * time.Second) // receipts go when they are idle
 			})
 		})
 	}

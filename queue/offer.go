@@ -74,15 +74,13 @@ func dueAfter(d time.Duration) int64 {
 // offer entries of priority 100.) Otherwise, or with another number, OfferPriority returns an error
 // and does no I/O.
 func (q *Queue) OfferPriority(ctx context.Context, priority int, data []byte) (id string, err error) {
-	switch {
-	case !q.priorities:
-		err = errors.New("OfferPriority is for queues that were made WithPriorities")
-	case priority < 0 || priority > 999:
-		err = fmt.Errorf("OfferPriority with %d: a priority is a number from 0 to 999", priority)
-	default:
-		return q.offerOne(ctx, offer{prefix: q.prefix(priority)}, data)
+	if !q.priorities {
+		return "", q.recipe.Wrap(errors.New("OfferPriority is for queues that were made WithPriorities"))
 	}
-	return "", q.recipe.Wrap(err)
+	if priority < 0 || priority > 999 {
+		return "", q.recipe.Wrap(fmt.Errorf("OfferPriority with %d: a priority is a number from 0 to 999", priority))
+	}
+	return q.offerOne(ctx, offer{prefix: q.prefix(priority)}, data)
 }
 
 // prefix returns the name of a new entry without its sequence number.
@@ -118,19 +116,20 @@ func (q *Queue) offer(ctx context.Context, o offer) (ids []string, err error) {
 		return nil, q.recipe.Wrap(err)
 	}
 
-	done, err := across(ctx, q, func(u *under) (*offer, error) {
+	return across(ctx, q, func(u *under) ([]string, error) {
 		// A call can go on in the next session, and each session needs its own request.
 		attempt := o
-		if err := u.producer.fits(o.items); err != nil {
-			return &attempt, err
+		for _, data := range o.items {
+			if err := u.producer.fits(data); err != nil {
+				return nil, err
+			}
 		}
 
-		return &attempt, u.producer.offers.Do(ctx, &attempt)
+		if err := u.producer.offers.Do(ctx, &attempt); err != nil {
+			return nil, err
+		}
+		return attempt.ids, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return done.ids, nil
 }
 
 // OfferKey is [Queue.Offer] of an entry with a key of your choice (say, the number of an order). If

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -59,8 +60,8 @@ func (p *place) deletion(s *recipe.Session, node string, version int32) *zk.Dele
 	return &zk.DeleteRequest{Path: s.Path(p.path + node), Version: version}
 }
 
-func (p *place) setting(s *recipe.Session, node string, data []byte, version int32) *zk.SetDataRequest {
-	return &zk.SetDataRequest{Path: s.Path(p.path + node), Data: data, Version: version}
+func (p *place) setting(s *recipe.Session, node string, data []byte) *zk.SetDataRequest {
+	return &zk.SetDataRequest{Path: s.Path(p.path + node), Data: data, Version: -1}
 }
 
 // ensure creates directories of a queue if they are missing.
@@ -99,8 +100,13 @@ type site struct {
 	returns  int         // size of the transaction that puts back an empty entry, at most
 }
 
-// canReturn reports whether a reserved entry with this data could be put back.
-func (p *site) canReturn(data []byte) bool { return p.returns+len(data) <= p.session.RequestLimit() }
+// fits returns an error if data leaves no room for what a reservation adds.
+func (p *site) fits(data []byte) error {
+	if size, most := p.returns+len(data), p.session.RequestLimit(); size > most {
+		return fmt.Errorf("%w: %d bytes with what a reservation adds, and %d are the limit", protocol.ErrTooLarge, size, most)
+	}
+	return nil
+}
 
 // report reports an event of n entries, of any number of callers.
 func (p *site) report(kind protocol.EventKind, n int, err error) {
@@ -132,14 +138,10 @@ func (p *site) limits() batch.Limits {
 
 // wait blocks until d has passed. If ctx ends first, it returns why.
 func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return recipe.Ended(ctx)
-	}
+	pause, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-pause.Done()
+	return recipe.Ended(ctx)
 }
 
 // gone makes WaitNode wait for the end of a node.

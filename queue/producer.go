@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,10 +27,8 @@ type offer struct {
 	due   int64
 	key   string // of a single entry; empty if it has none
 	items [][]byte
+	ops   []any    // of the latest attempt
 	ids   []string // nil if the answer was lost
-
-	// at is where the offer's operations begin in the transaction.
-	at, operations int
 }
 
 // numbers returns how many of the queue's numbers the offer uses.
@@ -49,7 +48,7 @@ func (o *offer) id(node string) string {
 	return path.Base(node)
 }
 
-// creates returns the operations that append an offer's entries and remember its key.
+// creates returns the operations that append an offer's entries and then remember its key.
 func (p *producer) creates(o *offer) (ops []any) {
 	for _, data := range o.items {
 		if o.due != 0 {
@@ -79,17 +78,15 @@ type offering struct {
 type producer struct {
 	*site
 	offering
-	offers   *batch.Batcher[*offer]
-	presence presence
-	receipt  receipt
-	next     int64 // the number of the next entry, or a smaller number; negative if it is unknown
-	bound    bound
-	keys     keys
+	offers  *batch.Batcher[*offer]
+	receipt *receipt // nil if there is none
+	next    int64    // the number of the next entry, or a smaller number; negative if it is unknown
+	bound   bound
+	keys    keys
 }
 
 func newProducer(s *site, how offering, turns *line.Line) *producer {
 	p := &producer{site: s, offering: how, next: -1, bound: bound{turns: turns}}
-	p.presence = presence{site: s, dir: receiptsNode}
 	p.keys.site, p.keys.retention = s, how.retention
 	p.offers = batch.New(s, p.limits(), p.serve, func(o *offer, cause error) error {
 		return &UncertainError{Data: o.items, Err: uncertain(cause)}
@@ -110,20 +107,21 @@ func (p *producer) serve(life context.Context) {
 	p.endTurn()
 }
 
-// rest ends the turn, and the presence after a moment without offers. It reports false if an offer
-// has come.
+// rest ends the turn, and deletes the receipt after a moment without offers. It reports false if an
+// offer has come.
 func (p *producer) rest(life context.Context) bool {
 	if p.linger(life); p.bound.turn != nil {
 		return false
 	}
-	if p.presence.name == "" {
+	if p.receipt == nil {
 		return true
 	}
-	if !p.offers.Idle(life, idlePresence) {
+	if !p.offers.Idle(life, idleReceipt) {
 		return false
 	}
-	if life.Err() == nil {
-		p.presence.leave(life)
+	// If it can't be deleted (for lack of a permission), it is used again.
+	if life.Err() == nil && p.deleteNode(life, p.session, p.receipt.node) == nil {
+		p.receipt = nil
 	}
 	return true
 }
@@ -131,33 +129,16 @@ func (p *producer) rest(life context.Context) bool {
 // fail answers offers that were not sent with an error. If the session has ended, the error says so
 // and the calls go on in the next session.
 func (p *producer) fail(err error, offers ...*offer) {
-	if over := p.session.Err(); over != nil {
-		err = over
-	}
-	p.offers.Answer(err, offers...)
-}
-
-// fits returns an error if an entry leaves no room for what a reservation adds.
-func (p *producer) fits(items [][]byte) error {
-	for _, data := range items {
-		if !p.canReturn(data) {
-			return fmt.Errorf("%w: %d bytes with what a reservation adds, and %d are the limit",
-				protocol.ErrTooLarge, p.returns+len(data), p.session.RequestLimit())
-		}
-	}
-	return nil
+	p.offers.Answer(cmp.Or(p.session.Err(), err), offers...)
 }
 
 // prepare makes sure that the receipt and the queue exist. It reads the facts that pending offers
 // rely on. With an error, it returns the offers that can't be sent without them.
 func (p *producer) prepare(life context.Context, pending []*offer) (lacking []*offer, err error) {
-	node, err := p.presence.use(life)
-	if err != nil {
-		return pending, err
-	}
-
-	if node != p.receipt.node {
-		p.receipt = receipt{node: node}
+	if p.receipt == nil {
+		if p.receipt, err = p.newReceipt(life, receiptsNode); err != nil {
+			return pending, err
+		}
 		p.bound.readAt = time.Time{}
 	}
 
@@ -245,19 +226,20 @@ func (p *producer) send(life context.Context) {
 	}, func() { p.offers.Return(sent) })
 
 	failed := done.failed(err)
-	culprit := culprit(sent, failed)
+	offers, key := blamed(sent, failed)
 	switch {
 	case err == nil:
 		p.deliver(sent, done)
 	case errors.Is(err, errNothingToDo):
-	case errors.Is(err, protocol.ErrUncertain):
-		p.presence.discard()
+	case errors.Is(err, protocol.ErrUncertain), errors.Is(err, errNoReceipt):
+		p.receipt.discard()
+		p.receipt = nil
+		// Unless the outcome is unknown, nothing was executed. So the offers are sent again.
 		for _, o := range sent {
-			p.offers.Answer(&UncertainError{Data: o.items, Err: err}, o)
+			if errors.Is(err, protocol.ErrUncertain) {
+				p.offers.Answer(&UncertainError{Data: o.items, Err: err}, o)
+			}
 		}
-	// Nothing was executed, so the offers are sent again with a new receipt.
-	case errors.Is(err, errNoReceipt):
-		p.presence.discard()
 	// The check of the keys failed: another directory is the latest.
 	case errors.Is(err, zk.ErrBadVersion):
 		p.keys.known = false
@@ -265,15 +247,11 @@ func (p *producer) send(life context.Context) {
 		p.endTurn()
 	case errors.Is(err, zk.ErrNoNode):
 		p.recreate(life, sent)
-	case culprit != nil && errors.Is(err, zk.ErrNodeExists):
-		// Its key was offered before.
-		p.offers.Answer(nil, culprit)
-	case culprit != nil:
-		p.fail(err, culprit)
-	case sent == nil:
-		p.fail(err, p.offers.Pending()...)
+	// The key was offered before.
+	case key && errors.Is(err, zk.ErrNodeExists):
+		p.offers.Answer(nil, offers...)
 	default:
-		p.fail(err, beside(sent, failed)...)
+		p.fail(err, offers...)
 	}
 }
 
@@ -281,7 +259,7 @@ func (p *producer) send(life context.Context) {
 func (p *producer) load() (offers []*offer, ops []any) {
 	most, n, keyed := p.maxLength, 0, make(map[string]bool)
 	offers = p.offers.Collect(func(o *offer, room *batch.Room) bool {
-		creates := p.creates(o)
+		o.ops = p.creates(o)
 		switch {
 		// This offer and those behind it wait, so that no offer overtakes another.
 		case most > 0 && o.due == 0 && p.bound.length+n+o.numbers() > most:
@@ -291,12 +269,11 @@ func (p *producer) load() (offers []*offer, ops []any) {
 		// Two offers with one key can't share a transaction, because the first offer can fail.
 		case o.key != "" && (keyed[o.key] || !p.keys.known):
 			return false
-		case !room.Take(len(creates), recipe.MultiSize(creates...)):
+		case !room.Take(len(o.ops), recipe.MultiSize(o.ops...)):
 			return false
 		}
 
-		o.at, o.operations = len(ops), len(creates)
-		ops = append(ops, creates...)
+		ops = append(ops, o.ops...)
 		n += o.numbers()
 		if o.key != "" {
 			keyed[o.key] = true
@@ -315,28 +292,23 @@ func (p *producer) checks(sent []*offer) (ops []any) {
 		ops = append(ops, p.bound.turn.Check())
 	}
 	if slices.ContainsFunc(sent, func(o *offer) bool { return o.key != "" }) {
-		ops = append(ops, &zk.CheckVersionRequest{Path: p.session.Path(p.path + keysNode), Version: p.keys.version})
+		ops = append(ops, &zk.CheckVersionRequest{Path: p.session.Path(p.path + keysNode), Version: p.keys.number - 1})
 	}
 	return ops
 }
 
-// If the failed operation is about a key, culprit returns the offer with that key.
-func culprit(sent []*offer, failed int) *offer {
-	for _, o := range sent {
-		if o.key != "" && failed > o.at && failed < o.at+o.operations {
-			return o
-		}
+// blamed returns the offers for which the failed operation is to blame. If it is about a key, that
+// is a single offer. If it creates an entry, it would fail for all offers into the same directory
+// (delayed entries have their own). If it is about no offer, blamed returns all offers.
+func blamed(sent []*offer, failed int) (offers []*offer, key bool) {
+	i, operation := blame(sent, func(o *offer) int { return len(o.ops) }, failed)
+	if i < 0 {
+		return sent, false
 	}
-	return nil
-}
-
-// beside returns the offers into the directory of the failed entry (delayed entries have their
-// own). The operation would fail for all of them. If no entry failed, it returns all offers.
-func beside(sent []*offer, failed int) []*offer {
-	i := slices.IndexFunc(sent, func(o *offer) bool { return failed >= o.at && failed < o.at+o.operations })
+	key = operation >= len(sent[i].items)
 	return slices.DeleteFunc(slices.Clone(sent), func(o *offer) bool {
-		return i >= 0 && path.Dir(o.prefix) != path.Dir(sent[i].prefix)
-	})
+		return key && o != sent[i] || path.Dir(o.prefix) != path.Dir(sent[i].prefix)
+	}), key
 }
 
 // recreate creates nodes that offers need and that are gone. It answers the offers for which that
@@ -362,6 +334,7 @@ func (p *producer) recreate(life context.Context, sent []*offer) {
 // answer was lost.
 func (p *producer) deliver(sent []*offer, done result) {
 	n, all, keyed := 0, 0, false
+	answers := done
 	for _, o := range sent {
 		n += o.numbers()
 		all += len(o.items)
@@ -370,9 +343,10 @@ func (p *producer) deliver(sent []*offer, done result) {
 			continue
 		}
 
-		for _, a := range done[o.at:][:len(o.items)] {
+		for _, a := range answers[:len(o.items)] {
 			o.ids = append(o.ids, o.id(a.String))
 		}
+		answers = answers[len(o.ops):]
 
 		if latest, ok := layout.ParseEntry(o.ids[len(o.ids)-1], true); ok && o.due == 0 {
 			p.next = int64(latest.Sequence) + 1

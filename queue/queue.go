@@ -50,16 +50,15 @@ func New(c *protocol.Client, path string, opts ...Option) *Queue {
 	return q
 }
 
-// An under is a queue's consumer and producer in one session. Queues of one client at the same path
-// share the consumer. If they offer in the same way, they share the producer too.
+// An under is a queue's consumer and producer in one session. Queues of one client share them if
+// they have the same path and options.
 type under struct {
 	*consumer
 	producer *producer
 	of       *recipe.Session
 }
 
-// A sharing is the key by which queues share a consumer (or a producer, if they also offer in the
-// same way).
+// A sharing is the key by which queues share.
 type sharing struct {
 	path       string
 	priorities bool
@@ -71,15 +70,10 @@ func (q *Queue) under(s *recipe.Session) *under {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.current == nil || q.current.of != s {
-		c := recipe.Shared(s, sharing{path: q.path, priorities: q.priorities}, func() *consumer {
-			return newConsumer(&site{place: q.place, session: s.Background()})
+		q.current = recipe.Shared(s, sharing{q.path, q.priorities, q.offering}, func() *under {
+			c := newConsumer(&site{place: q.place, session: s.Background()})
+			return &under{c, newProducer(c.site, q.offering, q.turns), s}
 		})
-
-		p := recipe.Shared(s, sharing{q.path, q.priorities, q.offering}, func() *producer {
-			return newProducer(c.site, q.offering, q.turns)
-		})
-
-		q.current = &under{c, p, s}
 	}
 
 	return q.current

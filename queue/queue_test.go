@@ -293,7 +293,7 @@ func TestRaceEndsWithFewReads(t *testing.T) {
 }
 
 // A session's first call lists two directories at once, a third one and the queue. Then it reads an
-// entry while it makes a presence, and removes the entry.
+// entry while it makes a receipt, and removes the entry.
 func TestFirstTakeIsFast(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		used := b.queue()

@@ -3,14 +3,12 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
@@ -29,6 +27,16 @@ func (r result) failed(err error) int {
 		return -1
 	}
 	return slices.IndexFunc(r, func(a zk.MultiResponse) bool { return a.Error != nil })
+}
+
+// blame returns which of all parts of a transaction an operation belongs to (-1 if none), and the
+// operation's index in that part. operations returns how many operations a part has.
+func blame[T any](all []T, operations func(part T) int, failed int) (part, index int) {
+	part = slices.IndexFunc(all, func(t T) bool {
+		index, failed = failed, failed-operations(t)
+		return failed < 0 && index >= 0
+	})
+	return part, index
 }
 
 // transact blocks until the operations that prepare returns were executed (all or none). It calls
@@ -63,28 +71,53 @@ func transact(life context.Context, s *recipe.Session, prepare func() []any, uns
 	})
 }
 
-// A receipt is a node that says which transactions of a batcher were executed because each of them
-// writes its number there. If an answer is lost, the receipt is read. All attempts at a transaction
-// expect the same version of the node, so at most one attempt can succeed.
+// A receipt is an ephemeral node that says which transactions of a batcher were executed because
+// each of them writes its number there. If an answer is lost, the receipt is read (behind a fence,
+// so an attempt that has not written it never will).
+//
+// A receipt exists while a goroutine works, and for a moment after. Its name is never used again.
 type receipt struct {
-	node    string // its path, without the chroot
-	number  int64  // of the latest transaction
-	version int32  // of the node
-	doubt   bool   // the version is unknown
+	*site
+	node   string // its path below the queue's path
+	number int64  // of the latest attempt at a transaction
+}
+
+// idleReceipt is how long an unused receipt stays. (It costs the server about a hundred bytes.)
+const idleReceipt = time.Second
+
+// newReceipt creates a receipt in a directory of the queue.
+func (p *site) newReceipt(life context.Context, dir string) (*receipt, error) {
+	r := &receipt{site: p, node: dir + "/" + p.session.NewOwner().String()}
+	path := p.path + r.node
+	for {
+		// Nothing of a caller depends on the node yet, so an unknown outcome concerns no caller.
+		_, err := recipe.Do(life, p.session, func(c *zk.Conn) (string, error) {
+			return recipe.Create(c, p.session.Path(path), nil, zk.FlagEphemeral, p.recipe.ACL(path))
+		})
+		switch {
+		// If the node exists, an attempt whose answer was lost has created it.
+		case err == nil, errors.Is(err, zk.ErrNodeExists):
+			return r, nil
+		case errors.Is(err, zk.ErrNoNode):
+			err = p.ensure(life, p.session, dir)
+		default:
+			// An attempt before may have created it, and nobody uses it.
+			r.discard()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// discard deletes a receipt that must not be used any more, in the background.
+func (r *receipt) discard() {
+	r.session.Go(func(life context.Context, s *recipe.Session) { r.deleteNode(life, s, r.node) })
 }
 
 // transact is the function transact with the receipt. life must be the session's. If the receipt is
 // gone, transact returns errNoReceipt and nothing was executed.
 func (r *receipt) transact(life context.Context, s *recipe.Session, prepare func() []any, unsent func()) (result, error) {
-	if r.doubt {
-		stat, err := s.Exists(life, r.node)
-		if err != nil {
-			return nil, err
-		} else if stat != nil {
-			r.version = stat.Version
-		}
-	}
-
 	operations := 0
 	// The write of the number comes last, so operations keep their index.
 	done, err := transact(life, s, func() []any {
@@ -95,90 +128,20 @@ func (r *receipt) transact(life context.Context, s *recipe.Session, prepare func
 
 		r.number++
 		operations = len(ops)
-		return append(ops, &zk.SetDataRequest{
-			Path: s.Path(r.node), Data: strconv.AppendInt(nil, r.number, 10), Version: r.version,
-		})
+		return append(ops, r.setting(s, r.node, strconv.AppendInt(nil, r.number, 10)))
 	}, unsent, func(ctx context.Context) (bool, error) { return r.read(ctx, s) })
 
-	itself := done.failed(err) == operations
-	switch {
-	case err == nil && done != nil:
-		r.version++
-	// An attempt was executed after all.
-	case itself && errors.Is(err, zk.ErrBadVersion):
-		err = uncertain(err)
-	case itself && errors.Is(err, zk.ErrNoNode):
+	if done.failed(err) == operations && errors.Is(err, zk.ErrNoNode) {
 		err = errNoReceipt
 	}
-
-	r.doubt = errors.Is(err, protocol.ErrUncertain)
 	return done, err
 }
 
-// read reports whether the latest transaction was executed.
+// read reports whether the latest attempt was executed.
 func (r *receipt) read(ctx context.Context, s *recipe.Session) (executed bool, err error) {
-	data, stat, err := s.Get(ctx, r.node)
+	data, _, err := s.Get(ctx, r.path+r.node)
 	if errors.Is(err, zk.ErrNoNode) {
-		return false, fmt.Errorf("%w: %w", protocol.ErrUncertain, errNoReceipt)
-	} else if err != nil {
-		return false, err
+		err = errNoReceipt
 	}
-	r.version = stat.Version
-	return string(data) == strconv.FormatInt(r.number, 10), nil
-}
-
-// A presence is an ephemeral node that exists while a goroutine works, and for a moment after. Its
-// name is never used again. Only that goroutine uses the presence.
-type presence struct {
-	*site
-	dir  string // of the node, below the queue's path
-	name string // empty if there is no node
-}
-
-// idlePresence is how long an unused presence stays. (A presence costs the server about a hundred
-// bytes.)
-const idlePresence = time.Second
-
-// use makes sure that the node exists. It returns the node's path, without the chroot.
-func (p *presence) use(life context.Context) (node string, err error) {
-	for p.name == "" {
-		name := p.session.NewOwner().String()
-		path := p.path + p.dir + "/" + name
-		// Nothing of a caller depends on the node yet, so an unknown outcome concerns no caller.
-		_, err := recipe.Do(life, p.session, func(c *zk.Conn) (string, error) {
-			return recipe.Create(c, p.session.Path(path), nil, zk.FlagEphemeral, p.recipe.ACL(path))
-		})
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			if err := p.ensure(life, p.session, p.dir); err != nil {
-				return "", err
-			}
-		// If the node exists, an attempt whose answer was lost has created it.
-		case err == nil, errors.Is(err, zk.ErrNodeExists):
-			p.name = name
-		default:
-			// An attempt before may have created it, and nobody uses it.
-			p.name = name
-			p.discard()
-			return "", err
-		}
-	}
-
-	return p.path + p.dir + "/" + p.name, nil
-}
-
-// leave deletes the node. If it can't be deleted (for lack of a permission), it is used again.
-func (p *presence) leave(life context.Context) error {
-	err := p.deleteNode(life, p.session, p.dir+"/"+p.name)
-	if err == nil {
-		p.name = ""
-	}
-	return err
-}
-
-// discard drops a node that must not be used any more.
-func (p *presence) discard() {
-	node := p.dir + "/" + p.name
-	p.name = ""
-	p.session.Go(func(life context.Context, s *recipe.Session) { p.deleteNode(life, s, node) })
+	return string(data) == strconv.FormatInt(r.number, 10), err
 }

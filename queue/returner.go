@@ -71,15 +71,11 @@ func hasChanged(w *recipe.Watch) bool {
 // unchanged reports whether nothing has changed since the latest look. It asks the server only
 // after a reconnect.
 func (r *returner) unchanged(life context.Context) (bool, error) {
-	if r.seen == nil || r.due() {
+	if r.seen == nil || r.due() || r.outdated() {
 		return false, nil
 	}
 
 	for _, w := range r.seen {
-		if hasChanged(w) {
-			return false, nil
-		}
-
 		if same, err := w.Current(life); err != nil || !same {
 			return false, err
 		}
@@ -275,7 +271,7 @@ func (r *returner) moveAll(life context.Context, entries []*reading) bool {
 	if recipe.MultiSize(ops...) > min(claimBytes, r.session.RequestLimit()) || r.numbered(life, r.session) != nil {
 		return false
 	}
-	_, err := r.end(life, r.session, entries[0], ops[len(r.removal(r.session, entries[0])):]...)
+	_, _, err := r.end(life, r.session, entries[0], ops[len(r.removal(r.session, entries[0])):]...)
 	return err == nil
 }
 

@@ -100,9 +100,6 @@ func (c *consumer) takeAway(ctx context.Context, claims []*claim) (data [][]byte
 		return data, nil
 	case errors.Is(err, protocol.ErrUncertain):
 		err = &UncertainError{IDs: ids, Data: data, Err: err}
-	// The next round makes another receipt.
-	case errors.Is(err, errNoReceipt):
-		data, err = nil, fmt.Errorf("%w: %w", zk.ErrNoNode, err)
 	default:
 		data = nil
 	}

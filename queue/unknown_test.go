@@ -49,7 +49,7 @@ func TestReservationOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// The answer to the creation of a consumer's presence (or of a producer's receipt) is lost, and its
+// The answer to the creation of a consumer's (or a producer's) receipt is lost, and its
 // outcome can't be found out. That leaves no doubt about entries.
 func TestPresenceOfUnknownOutcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
@@ -61,7 +61,7 @@ func TestPresenceOfUnknownOutcome(t *testing.T) {
 			offer(t, b.queue(), "x")
 			require.NoError(t, b.reserve(q).Nack(t.Context()))
 			offer(t, q, "y")
-			time.Sleep(2 * time.Second) // these presences have gone
+			time.Sleep(2 * time.Second) // these receipts have gone
 			when(link, first("answer to create"), func() {
 				link.Cut()
 				unreadable(link, recipestest.OpCreate, 1)
