@@ -30,8 +30,7 @@ func TestReapedQueueLosesNothing(t *testing.T) {
 			return [][]byte{data}
 		},
 		"Take": func(t *testing.T, q *queue.Queue) [][]byte {
-			data, err := q.Take(t.Context())
-			require.NoError(t, err)
+			data := suite.Got(q.Take(t.Context()))(t)
 			return [][]byte{data}
 		},
 		"Reserve and Ack": func(t *testing.T, q *queue.Queue) [][]byte {

@@ -26,8 +26,7 @@ func TestUrgentEntryIsSeenSoon(t *testing.T) {
 		var got []string
 		for range 3 {
 			time.Sleep(100 * time.Millisecond)
-			data, err := q.Poll(t.Context())
-			require.NoError(t, err)
+			data := suite.Got(q.Poll(t.Context()))(t)
 			got = append(got, string(data))
 		}
 

@@ -88,8 +88,7 @@ func exhaust(t *testing.T, q *queue.Queue) (all []string) {
 	ctx := patient(t)
 	for {
 		all = append(all, drain(t, ctx, q)...)
-		n, err := q.Len(ctx)
-		require.NoError(t, err)
+		n := suite.Got(q.Len(ctx))(t)
 		if n == 0 {
 			return all
 		}
@@ -194,8 +193,7 @@ func open(conn *zk.Conn, path string) {
 // reserve reserves an item, and gives it back when the test ends (unless it has ended by then).
 func reserve(t *testing.T, q *queue.Queue) *queue.Item {
 	t.Helper()
-	it, err := q.Reserve(patient(t))
-	require.NoError(t, err)
+	it := suite.Got(q.Reserve(patient(t)))(t)
 	t.Cleanup(func() { it.Nack(context.Background()) })
 	return it
 }

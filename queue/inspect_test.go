@@ -38,8 +38,7 @@ func idsOf(all []queue.Info) (ids []string) {
 
 func length(t testing.TB, q *queue.Queue) int {
 	t.Helper()
-	n, err := q.Len(suite.Lasting(t))
-	require.NoError(t, err)
+	n := suite.Got(q.Len(suite.Lasting(t)))(t)
 	return n
 }
 
@@ -51,8 +50,7 @@ func TestListOfThousands(t *testing.T) {
 		path := lasting(t, c, srv.Root(t)+"/q")
 		q := queue.New(c, path)
 		require.Empty(t, list(t, queue.New(c, path+"/none")))
-		ids, err := q.OfferAll(t.Context(), numbered(0, 2000))
-		require.NoError(t, err)
+		ids := suite.Got(q.OfferAll(t.Context(), numbered(0, 2000)))(t)
 		require.Equal(t, ids, idsOf(list(t, q)))
 		require.Equal(t, 2000, length(t, q))
 
@@ -130,10 +128,8 @@ func TestDrained(t *testing.T) {
 		require.NoError(t, q.Drained(t.Context()))
 		require.NoError(t, queue.New(c, path+"/none").Drained(t.Context()))
 
-		later, err := q.OfferAfter(t.Context(), time.Hour, nil)
-		require.NoError(t, err)
-		ids, err := q.OfferAll(t.Context(), numbered(0, 2))
-		require.NoError(t, err)
+		later := suite.Got(q.OfferAfter(t.Context(), time.Hour, nil))(t)
+		ids := suite.Got(q.OfferAll(t.Context(), numbered(0, 2)))(t)
 		drained := suite.Later(func() error { return q.Drained(patient(t)) })
 		it := reserve(t, queue.New(c, path))
 		require.NoError(t, other.Remove(t.Context(), later))
@@ -179,8 +175,7 @@ func TestLookingMeetsErrors(t *testing.T) {
 		require.Equal(t, firstID, list(t, q)[0].ID)
 		_, err = q.OfferKey(t.Context(), "first", []byte("b"))
 		require.NoError(t, err)
-		data, err := q.Peek(t.Context())
-		require.NoError(t, err)
+		data := suite.Got(q.Peek(t.Context()))(t)
 		require.Equal(t, "b", string(data))
 
 		link.Fail(recipestest.OpGetData, "", int32(zkwire.CodeBadArguments), 9)

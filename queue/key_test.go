@@ -43,8 +43,7 @@ func TestKeysDeletedByHand(t *testing.T) {
 func TestKeysOutliveAProducerThatDiesAsADirectoryBegins(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		key := func(q *queue.Queue, k string) string {
-			id, err := q.OfferKey(t.Context(), k, nil)
-			require.NoError(t, err)
+			id := suite.Got(q.OfferKey(t.Context(), k, nil))(t)
 			return id
 		}
 		link, dies := b.linked()

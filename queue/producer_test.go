@@ -120,13 +120,11 @@ func TestOfferPriority(t *testing.T) {
 		require.Equal(t, before, link.Count(recipestest.OpAny))
 
 		for _, priority := range []int{0, 7, 999} {
-			id, err := q.OfferPriority(t.Context(), priority, []byte("x"))
-			require.NoError(t, err)
+			id := suite.Got(q.OfferPriority(t.Context(), priority, []byte("x")))(t)
 			require.Regexp(t, fmt.Sprintf("^entry-%03d-[0-9]{10}$", priority), id)
 		}
 
-		id, err := q.Offer(t.Context(), []byte("y"))
-		require.NoError(t, err)
+		id := suite.Got(q.Offer(t.Context(), []byte("y")))(t)
 		require.Regexp(t, "^entry-100-[0-9]{10}$", id)
 	})
 }
@@ -210,8 +208,7 @@ func TestKeysAreSwept(t *testing.T) {
 
 		synctest.Wait()
 		require.LessOrEqual(t, len(suite.Children(t, operator, path+"/zkrecipes/keys")), 3)
-		id, err := producers[0].OfferKey(t.Context(), "0", nil)
-		require.NoError(t, err)
+		id := suite.Got(producers[0].OfferKey(t.Context(), "0", nil))(t)
 		require.NotEmpty(t, id, "forgotten")
 	})
 }
@@ -334,8 +331,7 @@ func TestOfferWait(t *testing.T) {
 
 		consumer := queue.New(operator, path)
 		for range most + waiters {
-			n, err := consumer.Len(t.Context())
-			require.NoError(t, err)
+			n := suite.Got(consumer.Len(t.Context()))(t)
 			require.LessOrEqual(t, n, most)
 			_, err = consumer.Take(patient(t))
 			require.NoError(t, err)
@@ -389,8 +385,7 @@ func TestOfferWaitIsWokenAndQuiet(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Empty(t, suite.Children(t, c, path+"/zkrecipes/offering"))
 		require.Empty(t, suite.Children(t, c, path+"/zkrecipes/receipts"))
-		n, err := consumer.Len(t.Context())
-		require.NoError(t, err)
+		n := suite.Got(consumer.Len(t.Context()))(t)
 		require.Equal(t, 2, n)
 	})
 }
@@ -418,8 +413,7 @@ func TestMaxLengthIsExactFromFarAway(t *testing.T) {
 					}
 				}
 				require.NoError(t, wait.Wait())
-				n, err := queue.New(srv.Client(t), path).Len(t.Context())
-				require.NoError(t, err)
+				n := suite.Got(queue.New(srv.Client(t), path).Len(t.Context()))(t)
 				require.Equal(t, most, n)
 			})
 		})
@@ -447,8 +441,7 @@ func TestLengthIsReadAgainAfterOthersHaveAppended(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 				require.ErrorIs(t, err, queue.ErrFull)
-				n, err := other.Len(t.Context())
-				require.NoError(t, err)
+				n := suite.Got(other.Len(t.Context()))(t)
 				require.Equal(t, most, n)
 			})
 		})
@@ -508,8 +501,7 @@ func TestSameKeyWaitsForTheFirstOffer(t *testing.T) {
 		_, err = suite.Session(t, operator).Conn().SetACL(path, zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
 		require.NoError(t, err)
 		require.NoError(t, wait.Wait())
-		n, err := queue.New(operator, path).Len(t.Context())
-		require.NoError(t, err)
+		n := suite.Got(queue.New(operator, path).Len(t.Context()))(t)
 		require.Equal(t, 2+int(min(fine.Load(), 1)), n)
 		require.Positive(t, fine.Load())
 	})
@@ -542,8 +534,7 @@ func TestKeyOfferedBeforeIsNoErrorWhereTheQueueIsFull(t *testing.T) {
 	ctx := patient(t)
 	_, err := q.OfferKey(ctx, "k", []byte("x"))
 	require.NoError(t, err)
-	id, err := q.OfferKey(ctx, "k", []byte("x"))
-	require.NoError(t, err)
+	id := suite.Got(q.OfferKey(ctx, "k", []byte("x")))(t)
 	require.Empty(t, id)
 	_, err = q.OfferKey(ctx, "other", []byte("x"))
 	require.ErrorIs(t, err, queue.ErrFull)

@@ -179,8 +179,7 @@ func TestEntryTooLargeToBeReserved(t *testing.T) {
 	q := queue.New(client, path)
 	_, err = q.TryReserve(t.Context())
 	require.ErrorIs(t, err, protocol.ErrTooLarge)
-	got, err := q.Poll(t.Context())
-	require.NoError(t, err)
+	got := suite.Got(q.Poll(t.Context()))(t)
 	require.Len(t, got, len(data))
 	require.Equal(t, 1, link.Count(recipestest.OpConnect))
 }

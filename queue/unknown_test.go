@@ -177,8 +177,7 @@ func TestDirectoryOfClaimsIsReapedWhileAnOutcomeIsUnknown(t *testing.T) {
 
 			require.NoError(t, it.Ack(t.Context()))
 			b.srv.Embedded().ReapContainers()
-			data, err := q.Poll(t.Context())
-			require.NoError(t, err)
+			data := suite.Got(q.Poll(t.Context()))(t)
 			require.Equal(t, "b", string(data))
 		}
 	})
@@ -196,8 +195,7 @@ func TestConsumerIsDeletedWhileItTakes(t *testing.T) {
 					require.NoError(t, b.conn().Delete(b.path+"/zkrecipes/consumers/"+node, -1))
 				}
 			})
-			data, err := q.Poll(t.Context())
-			require.NoError(t, err)
+			data := suite.Got(q.Poll(t.Context()))(t)
 			require.Equal(t, "a", string(data))
 			return met()
 		})

@@ -107,8 +107,7 @@ func TestLoneWaiterKeepsTheOrder(t *testing.T) {
 		when(link, first("exists "+b.path), func() { producer.OfferAll(context.Background(), numbered(0, 100)) })
 		var got [][]byte
 		for range 100 {
-			data, err := q.Take(t.Context())
-			require.NoError(t, err)
+			data := suite.Got(q.Take(t.Context()))(t)
 			got = append(got, data)
 		}
 		require.Equal(t, texts(numbered(0, 100)), texts(got))
@@ -225,8 +224,7 @@ func TestLostEntryThatMayNotBeRead(t *testing.T) {
 		require.NoError(t, err)
 		b.crash(second)
 		for _, want := range []string{"b", "c"} {
-			data, err := q.Poll(t.Context())
-			require.NoError(t, err)
+			data := suite.Got(q.Poll(t.Context()))(t)
 			require.Equal(t, want, string(data))
 		}
 
@@ -266,8 +264,7 @@ func TestLostEntryThatCannotBeMoved(t *testing.T) {
 
 		b.crash(it)
 		began := time.Now()
-		data, err := q.Take(suite.Lasting(t))
-		require.NoError(t, err)
+		data := suite.Got(q.Take(suite.Lasting(t)))(t)
 		require.Equal(t, "a", string(data))
 		require.InDelta(t, 1+2+4+8, time.Since(began).Seconds(), 2)
 	})
@@ -353,8 +350,7 @@ func TestEntriesBehindManyThatMayNotBeRead(t *testing.T) {
 		_, err := b.conn().Multi(ops...)
 		require.NoError(t, err)
 		create(t, b.client, b.path+"/qn-0000999999", "x", zk.PermAll)
-		data, err := b.queue().Take(suite.Within(t, time.Minute))
-		require.NoError(t, err)
+		data := suite.Got(b.queue().Take(suite.Within(t, time.Minute)))(t)
 		require.Equal(t, "x", string(data))
 	})
 }
