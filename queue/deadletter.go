@@ -23,6 +23,10 @@ import (
 // error before any I/O. Other errors wrap ctx's error, [protocol.ErrClosed] or
 // [protocol.ErrSequenceExhausted], or are the server's own. It is safe for concurrent use.
 func (q *Queue) Redrive(ctx context.Context, dead *Queue, max int) (moved int, err error) {
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+		return 0, err
+	}
+
 	err = q.accepts(dead)
 	if max < 1 {
 		err = fmt.Errorf("Redrive needs a max of at least 1, got %d", max)
