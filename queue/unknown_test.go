@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -46,6 +47,28 @@ func TestReservationOfUnknownOutcome(t *testing.T) {
 		require.Equal(t, "x", string(it.Data()))
 		require.NoError(t, it.Nack(t.Context()))
 		comesBack(t, b, 2)
+	})
+}
+
+// However claims have ended, the consumer knows that it still has one, and keeps its directory.
+func TestDirectoryOfTheLastItem(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		offer(t, b.queue(), "x", "y", "z")
+		link.LoseReply(recipestest.OpMulti, 1)
+		when(link, func(operations []string) bool { return len(operations) > 1 },
+			func() { link.Fail(recipestest.OpExists, "", int32(zkwire.CodeInvalidACL), 1) })
+		it, lost := b.reserve(q), b.reserve(q)
+		link.Delay(time.Millisecond) // the acknowledgement comes before the loss is known
+		require.NoError(t, b.conn().Delete(lost.Check().Path, -1))
+		require.ErrorIs(t, lost.Ack(t.Context()), protocol.ErrLost)
+		left := false
+		when(link, first("delete "+path.Dir(it.Check().Path)), func() { left = true })
+		time.Sleep(30 * time.Second)
+		require.False(t, left)
+		require.NoError(t, it.Ack(t.Context()))
+		time.Sleep(2 * time.Second)
+		require.True(t, left)
 	})
 }
 
