@@ -88,8 +88,8 @@ func TestHeldItemsCostNoRequests(t *testing.T) {
 	})
 }
 
-// Consumers that race seldom meet at an entry, and leave none for long, even if a listing takes longer
-// than a race lasts.
+// Consumers that race seldom meet at an entry, and leave none for long, even if a listing takes
+// longer than a race lasts.
 func TestConsumersThatRaceSeldomMeet(t *testing.T) {
 	t.Parallel()
 	const sessions, each = 8, 60

@@ -310,8 +310,8 @@ func TestFirstTakeIsFast(t *testing.T) {
 	})
 }
 
-// Queues of one client share a consumer whatever their maximum length is, even if each of them serves
-// a single call. So the order is exact, and there is one receipt.
+// Queues of one client share a consumer whatever their maximum length is, even if each of them
+// serves a single call. So the order is exact, and there is one receipt.
 func TestQueuesOfAClientShareAConsumer(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		fill(t, b.queue(), 20)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,7 @@ func TestReservationOfUnknownOutcome(t *testing.T) {
 }
 
 // However claims have ended, the consumer knows that it still has one, and keeps its directory.
+// Then it asks nothing more.
 func TestDirectoryOfTheLastItem(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		link, q := b.linked()
@@ -62,13 +64,16 @@ func TestDirectoryOfTheLastItem(t *testing.T) {
 		link.Delay(time.Millisecond) // the acknowledgement comes before the loss is known
 		require.NoError(t, b.conn().Delete(lost.Check().Path, -1))
 		require.ErrorIs(t, lost.Ack(t.Context()), protocol.ErrLost)
-		left := false
-		when(link, first("delete "+path.Dir(it.Check().Path)), func() { left = true })
+		var left atomic.Bool
+		when(link, first("delete "+path.Dir(it.Check().Path)), func() { left.Store(true) })
 		time.Sleep(30 * time.Second)
-		require.False(t, left)
+		require.False(t, left.Load())
 		require.NoError(t, it.Ack(t.Context()))
 		time.Sleep(2 * time.Second)
-		require.True(t, left)
+		require.True(t, left.Load())
+		before := link.Count(recipestest.OpAny)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, before, link.Count(recipestest.OpAny))
 	})
 }
 
