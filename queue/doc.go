@@ -42,9 +42,9 @@
 //     they have an item, at most one of them can acknowledge it. [Item.Ack], [Item.Multi] and a
 //     store that compares [Item.Token] keep out the former consumer's writes.
 //   - IDs do not change (except for dead letters).
-//   - Order: exact with a single consuming session. Entries of a producer have the order of its
-//     calls. If sessions race, an entry can be overtaken for some tenths of a second (or for
-//     seconds, if the queue is very long).
+//   - Order: exact with a single consuming session (but [Queue.Remove] counts as another). Entries
+//     of a producer have the order of its calls. If sessions race, an entry can be overtaken for
+//     some tenths of a second (or for seconds, if the queue is very long).
 //   - Fairness: sessions with the same number of consuming goroutines get between half and twice an
 //     equal share.
 //   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone.

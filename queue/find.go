@@ -202,8 +202,9 @@ func (c *consumer) takeOver(children []string, began time.Time) {
 	c.empty = len(order) == 0
 
 	w := &c.window
+	races := w.races()
 	*w = window{raced: w.raced, latest: w.latest, before: w.latest, behind: w.before, strange: len(children) - len(order)}
-	if w.races() {
+	if races {
 		order = w.share(order, c.returner.present, c.held.name)
 	}
 	w.entries = c.entries(there, order[:min(mostListed, len(order))])

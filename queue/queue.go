@@ -50,15 +50,15 @@ func New(c *protocol.Client, path string, opts ...Option) *Queue {
 	return q
 }
 
-// An under is a queue's consumer and producer in one session. Queues of one client share them if
-// they have the same path and options.
+// An under is a queue's consumer and producer in one session. Queues of one client at the same path
+// share the consumer. If they offer in the same way, they share the producer too.
 type under struct {
 	*consumer
 	producer *producer
 	of       *recipe.Session
 }
 
-// A sharing is the key by which queues share.
+// A sharing is the key by which queues share a consumer or a producer.
 type sharing struct {
 	path       string
 	priorities bool
@@ -70,10 +70,14 @@ func (q *Queue) under(s *recipe.Session) *under {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.current == nil || q.current.of != s {
-		q.current = recipe.Shared(s, sharing{q.path, q.priorities, q.offering}, func() *under {
-			c := newConsumer(&site{place: q.place, session: s.Background()})
-			return &under{c, newProducer(c.site, q.offering, q.turns), s}
+		// Each of them lives as long as it works, also without a Queue.
+		c := recipe.Shared(s, sharing{path: q.path, priorities: q.priorities}, func() *consumer {
+			return newConsumer(&site{place: q.place, session: s.Background()})
 		})
+		p := recipe.Shared(s, sharing{q.path, q.priorities, q.offering}, func() *producer {
+			return newProducer(c.site, q.offering, q.turns)
+		})
+		q.current = &under{c, p, s}
 	}
 
 	return q.current

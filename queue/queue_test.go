@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"math"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -297,5 +298,23 @@ func TestFirstTakeIsFast(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, poll(t.Context(), queue.New(client, b.path)))
 		require.LessOrEqual(t, time.Since(began), 5*time.Millisecond)
+	})
+}
+
+// Queues of one client share a consumer whatever their maximum length is, even if each of them
+// serves a single call. So the order is exact, and there is one receipt.
+func TestQueuesOfAClientShareAConsumer(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		fill(t, b.queue(), 20)
+		client := b.srv.Client(t)
+		var got [][]byte
+		for i := range 20 {
+			data, err := queue.New(client, b.path, []queue.Option{nil, queue.WithMaxLength(1000)}[i%2]).Take(t.Context())
+			require.NoError(t, err)
+			got = append(got, data)
+			runtime.GC()
+		}
+		require.Equal(t, texts(numbered(0, 20)), texts(got))
+		require.Len(t, children(t, b.client, b.path+"/zkrecipes/consumers"), 1)
 	})
 }

@@ -2,9 +2,11 @@ package queue_test
 
 import (
 	"context"
+	"path"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +48,32 @@ func TestReservationOfUnknownOutcome(t *testing.T) {
 		require.Equal(t, "x", string(it.Data()))
 		require.NoError(t, it.Nack(t.Context()))
 		comesBack(t, b, 2)
+	})
+}
+
+// However claims have ended, the consumer knows that it still has one, and keeps its directory.
+// Then it asks nothing more.
+func TestDirectoryOfTheLastItem(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		offer(t, b.queue(), "x", "y", "z")
+		link.LoseReply(recipestest.OpMulti, 1)
+		when(link, func(operations []string) bool { return len(operations) > 1 },
+			func() { link.Fail(recipestest.OpExists, "", int32(zkwire.CodeInvalidACL), 1) })
+		it, lost := b.reserve(q), b.reserve(q)
+		link.Delay(time.Millisecond) // the acknowledgement comes before the loss is known
+		require.NoError(t, b.conn().Delete(lost.Check().Path, -1))
+		require.ErrorIs(t, lost.Ack(t.Context()), protocol.ErrLost)
+		var left atomic.Bool
+		when(link, first("delete "+path.Dir(it.Check().Path)), func() { left.Store(true) })
+		time.Sleep(30 * time.Second)
+		require.False(t, left.Load())
+		require.NoError(t, it.Ack(t.Context()))
+		time.Sleep(2 * time.Second)
+		require.True(t, left.Load())
+		before := link.Count(recipestest.OpAny)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, before, link.Count(recipestest.OpAny))
 	})
 }
 
