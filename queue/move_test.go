@@ -196,8 +196,7 @@ func TestDeadConsumersAttemptCounts(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 
-		_, err := q.TryReserve(t.Context())
-		require.ErrorIs(t, err, queue.ErrEmpty)
+		require.ErrorIs(t, suite.Err(q.TryReserve(t.Context())), queue.ErrEmpty)
 		letters := list(t, dead)
 		require.Len(t, letters, 1)
 		require.Contains(t, letters[0].Reason, "not acknowledged")
@@ -539,8 +538,7 @@ func TestReservationNeedsItsConsumersNode(t *testing.T) {
 		require.Equal(t, "b", string(second.Data()))
 		again := b.reserve(other)
 		require.Equal(t, first.ID(), again.ID())
-		_, err := other.TryReserve(t.Context())
-		require.ErrorIs(t, err, queue.ErrEmpty)
+		require.ErrorIs(t, suite.Err(other.TryReserve(t.Context())), queue.ErrEmpty)
 		require.NoError(t, second.Ack(t.Context()))
 		require.ErrorIs(t, first.Ack(t.Context()), protocol.ErrLost)
 		require.NoError(t, again.Ack(t.Context()))

@@ -111,12 +111,10 @@ func TestOfferPriority(t *testing.T) {
 		suite.Session(t, c)
 		before := link.Count(recipestest.OpAny)
 		for _, priority := range []int{-1, 1000} {
-			_, err := q.OfferPriority(t.Context(), priority, nil)
-			require.ErrorContains(t, err, "from 0 to 999")
+			require.ErrorContains(t, suite.Err(q.OfferPriority(t.Context(), priority, nil)), "from 0 to 999")
 		}
 
-		_, err := queue.New(c, path).OfferPriority(t.Context(), 1, nil)
-		require.ErrorContains(t, err, "WithPriorities")
+		require.ErrorContains(t, suite.Err(queue.New(c, path).OfferPriority(t.Context(), 1, nil)), "WithPriorities")
 		require.Equal(t, before, link.Count(recipestest.OpAny))
 
 		for _, priority := range []int{0, 7, 999} {
@@ -154,8 +152,7 @@ func TestOfferKey(t *testing.T) {
 		q := queue.New(srv.Client(t), path)
 		require.Empty(t, drain(t, patient(t), q))
 		for _, key := range []string{"", strings.Repeat("k", 1001)} {
-			_, err := q.OfferKey(t.Context(), key, nil)
-			require.ErrorContains(t, err, "a key of")
+			require.ErrorContains(t, suite.Err(q.OfferKey(t.Context(), key, nil)), "a key of")
 		}
 	})
 }

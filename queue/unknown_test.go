@@ -371,22 +371,6 @@ func TestTakersLeaveATransactionOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// The outcome of one acknowledgement can't be found out, and then their receipt is deleted by hand.
-// The next ones are settled all the same.
-func TestAcknowledgementsWhoseReceiptIsInDoubt(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		link, q := b.linked()
-		offer(t, q, "a", "b", "c")
-		first, second, third := b.reserve(q), b.reserve(q), b.reserve(q)
-		link.Fail(recipestest.OpGetData, "", int32(zkwire.CodeBadArguments), 1)
-		link.LoseReply(recipestest.OpMulti, 1)
-		require.ErrorIs(t, first.Ack(t.Context()), protocol.ErrUncertain)
-		require.NoError(t, second.Ack(t.Context()))
-		deleteAll(b.conn(), b.path+"/zkrecipes/consumers")
-		require.NoError(t, third.Ack(t.Context()))
-	})
-}
-
 // The session is lost with the answer to a removal. By the next session, the queue was created
 // again and has another entry with that ID.
 func TestRemovalDoesNotHitALaterEntry(t *testing.T) {
