@@ -258,6 +258,19 @@ type queueUser struct {
 	queue    *queue.Queue
 	dead     *queue.Queue
 	made     int
+	takes    *takes // of its client
+}
+
+// takes counts the entries that the Takes and Polls of a client ask for, and those of the calls that
+// have ended.
+type takes struct{ begun, ended atomic.Int64 }
+
+// begin begins a call for n entries. The function returns how many entries other calls can have
+// been about to take since then, which count as gone.
+func (t *takes) begin(n int) (others func() int) {
+	before := t.ended.Load() + int64(n)
+	t.begun.Add(int64(n))
+	return func() int { return int(t.begun.Load() - before) }
 }
 
 // work makes n clients, with some goroutines each that draw from their verbs.
@@ -272,9 +285,10 @@ func (s *queueSim) work(n int, verbs func(*queueUser) []verb) {
 			s.sessions[c.Name] = session.ID()
 		}
 		var shared *queueUser
+		takes := new(takes)
 		for i := range 1 + c.Rand.IntN(3) {
 			u := &queueUser{
-				queueSim: s, Client: c, consumes: c.Name == "client 1", first: i == 0,
+				queueSim: s, Client: c, takes: takes, consumes: c.Name == "client 1", first: i == 0,
 				name: fmt.Sprintf("%s.%d in session %d", c.Name, i, session.ID()), rand: rand.New(rand.NewPCG(c.Rand.Uint64(), 0)),
 			}
 			if shared == nil || c.Rand.IntN(2) == 0 {
@@ -432,18 +446,21 @@ func (u *queueUser) take(ctx context.Context) error { return u.takeOne(ctx, "Tak
 func (u *queueUser) poll(ctx context.Context) error { return u.takeOne(ctx, "Poll", u.queue.Poll) }
 
 func (u *queueUser) takeOne(ctx context.Context, what string, take func(context.Context) ([]byte, error)) error {
-	called := time.Now()
+	called, others := time.Now(), u.takes.begin(1)
+	defer u.takes.ended.Add(1)
 	data, err := take(ctx)
-	return u.out(what, called, [][]byte{data}, err)
+	return u.out(what, called, others, [][]byte{data}, err)
 }
 
 func (u *queueUser) pollN(ctx context.Context) error {
-	called := time.Now()
-	data, err := u.queue.PollN(ctx, 1+u.rand.IntN(4))
-	return u.out("PollN", called, data, err)
+	n := 1 + u.rand.IntN(4)
+	called, others := time.Now(), u.takes.begin(n)
+	defer u.takes.ended.Add(int64(n))
+	data, err := u.queue.PollN(ctx, n)
+	return u.out("PollN", called, others, data, err)
 }
 
-func (u *queueUser) out(what string, called time.Time, data [][]byte, err error) error {
+func (u *queueUser) out(what string, called time.Time, others func() int, data [][]byte, err error) error {
 	u.history.mu.Lock()
 	u.history.asked = time.Now()
 	u.history.mu.Unlock()
@@ -461,14 +478,14 @@ func (u *queueUser) out(what string, called time.Time, data [][]byte, err error)
 	u.Note("%s: %q %v", what, names, err)
 	switch {
 	case errors.Is(err, queue.ErrEmpty):
-		return u.nothing(what, called)
+		return u.nothing(what, called, others())
 	case err == nil:
 		return nil
 	}
 	u.history.reservedUnknown(called)
 	// A call that waits is woken within an eighth of the session timeout.
 	if soon := time.Now().Add(-u.Timeout / 8); u.wakes && what == "Take" && errors.Is(err, context.DeadlineExceeded) && called.Before(soon) {
-		return u.nothing(what, soon)
+		return u.nothing(what, soon, others())
 	}
 	return harmless(err)
 }
@@ -502,13 +519,13 @@ func (u *queueUser) reserveWith(ctx context.Context, reserve func(context.Contex
 	if err != nil {
 		return harmless(err)
 	}
-	called := time.Now()
+	called, others := time.Now(), u.takes.begin(0)
 	it, err := reserve(ctx)
 	switch {
 	case err == nil:
 		return u.hold(ctx, called, it)
 	case errors.Is(err, queue.ErrEmpty) && session.Err() == nil:
-		return u.nothing("TryReserve", called)
+		return u.nothing("TryReserve", called, others())
 	default: // an attempt may have reserved an entry
 		u.history.reservedUnknown(called)
 	}
@@ -744,7 +761,7 @@ func (s *queueSim) drain(ctx context.Context, q *queue.Queue) error {
 		case !errors.Is(err, queue.ErrEmpty):
 			return err
 		}
-		if err := s.nothing("the last Poll", called); err != nil {
+		if err := s.nothing("the last Poll", called, 0); err != nil {
 			return err
 		}
 		if n, err := q.Len(ctx); err != nil || n == 0 {
@@ -758,11 +775,11 @@ func (s *queueSim) drain(ctx context.Context, q *queue.Queue) error {
 	}
 }
 
-// nothing notes that a call has just said that there is nothing. It returns an error if an entry
-// was there since the call began.
-func (s *queueSim) nothing(what string, called time.Time) error {
+// nothing notes that a call has just said that there is nothing. It returns an error if entries were
+// there since the call began, and other calls of the client were not about to take them.
+func (s *queueSim) nothing(what string, called time.Time, others int) error {
 	s.history.empty(what, called)
-	if ids := s.steady(called); len(ids) > 0 {
+	if ids := s.steady(called); len(ids) > others {
 		return fmt.Errorf("%s, from %s, says that there is nothing, and there is %s", what, s.history.show(since(called)), ids)
 	}
 	return nil
