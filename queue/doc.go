@@ -24,9 +24,9 @@
 //     limit answers to 1 MB) can list only some 50,000. A busy consumer lists the queue four to ten
 //     times a second (less often if that takes long, or if many sessions do it), and once for each
 //     item that it gives back without an option.
-//   - A path takes 2,146,435,072 entries in its life (24 days at 1,000 a second). An item that comes
-//     back counts once more. Then offers fail with [protocol.ErrSequenceExhausted]. Use another
-//     path, or delete the drained queue while no client uses it.
+//   - A path takes 2,146,435,072 entries in its life (24 days at 1,000 a second). An item that
+//     comes back counts once more. Then offers fail with [protocol.ErrSequenceExhausted]. Use
+//     another path, or delete the drained queue while no client uses it.
 //   - Keys ([Queue.OfferKey]) are remembered for an hour.
 //   - A delay ([Queue.OfferAfter] or [After]) begins by the producer's clock and ends by the
 //     consumer's.

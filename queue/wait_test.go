@@ -241,8 +241,8 @@ func TestLostEntryThatMayNotBeRead(t *testing.T) {
 	})
 }
 
-// An entry of a dead consumer that can't be put back for a while is tried again after a second, then
-// after two and so on.
+// An entry of a dead consumer that can't be put back for a while is tried again after a second,
+// then after two and so on.
 func TestLostEntryThatCannotBeMoved(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		dying := b.queue()

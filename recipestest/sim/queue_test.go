@@ -261,8 +261,8 @@ type queueUser struct {
 	takes    *takes // of its client
 }
 
-// takes counts the entries that the Takes and Polls of a client ask for, and those of the calls that
-// have ended.
+// takes counts the entries that the Takes and Polls of a client ask for, and those of the calls
+// that have ended.
 type takes struct{ begun, ended atomic.Int64 }
 
 // begin begins a call for n entries. The function returns how many entries other calls can have
@@ -775,8 +775,8 @@ func (s *queueSim) drain(ctx context.Context, q *queue.Queue) error {
 	}
 }
 
-// nothing notes that a call has just said that there is nothing. It returns an error if entries were
-// there since the call began, and other calls of the client were not about to take them.
+// nothing notes that a call has just said that there is nothing. It returns an error if entries
+// were there since the call began, and other calls of the client were not about to take them.
 func (s *queueSim) nothing(what string, called time.Time, others int) error {
 	s.history.empty(what, called)
 	if ids := s.steady(called); len(ids) > others {
